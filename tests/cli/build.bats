@@ -158,7 +158,7 @@ without() {
 	equal "${#lines[@]}" 2 "lines, the last one of make"
 }
 
-@test "for a user who cannot become root, the line to run as root is said" {
+@test "a user who cannot become root gets the line to run as root" {
 	strangers
 	mkdir bin
 	printf '#!/bin/sh\nexit 1\n' | tee bin/dpkg-query bin/sudo >bin/pkg-config

@@ -138,7 +138,7 @@ commands() {
 	one_line /etc/dlock.conf
 }
 
-@test "an empty DLOCK_BACKEND is no default: every command refuses it, and names the way out" {
+@test "an empty DLOCK_BACKEND is no default: every command refuses it, with what to do" {
 	local args
 	export DLOCK_BACKEND=
 	echo 'backend = file:' >"$XDG_CONFIG_HOME/dlock.conf"
@@ -323,7 +323,7 @@ commands() {
 		sh -c '(trap "" TERM; while :; do sleep 0.05; done) & exit 0'
 }
 
-@test "a configuration file that this user may not read hurts only who needs it" {
+@test "a configuration file that this user may not read is an error only for commands that need it" {
 	need_root
 	mkdir -m 0755 etc
 	cp -a /etc/passwd /etc/group /etc/nsswitch.conf etc
@@ -339,7 +339,7 @@ commands() {
 	done
 }
 
-@test "a URI of a section that cannot be used is told with its file and line" {
+@test "a section's URI that cannot be used is reported with its file and line" {
 	mkdir -p "$T/xdg"
 	printf '[r]\nttl = 5\nuri = redi://h\n' >"$T/xdg/dlock.conf"
 	XDG_CONFIG_HOME=$T/xdg run --separate-stderr -125 "$DLOCK" status -b r
@@ -362,7 +362,7 @@ commands() {
 	done
 }
 
-@test "a backend that nobody knows, and a TTL that is too short, are told with their place" {
+@test "an unknown backend, and a TTL that is too short, are reported with file and line" {
 	local conf=$XDG_CONFIG_HOME/dlock.conf
 	unset DLOCK_BACKEND
 	run --separate-stderr -125 "$DLOCK" status -b redi://h

@@ -111,7 +111,7 @@ logs_event() {
 	release
 }
 
-@test "the place in line, where the backend knows it" {
+@test "the position in the queue, where the backend knows it" {
 	local uri=$REDIS
 	hold -b "$uri" --
 	start "$DLOCK" run -b "$uri" --log json "$LOCK" -- true
@@ -123,7 +123,7 @@ logs_event() {
 	equal "$(events "$ERR")" "waiting acquired started ended released"
 }
 
-@test "a newer waiter that has sent this one away" {
+@test "a newer waiter that has replaced this one" {
 	local newer older old
 	hold -b "$REDIS" --
 	start "$DLOCK" run -b "$REDIS" --log json --replace-waiters "$LOCK" -- true
@@ -236,7 +236,7 @@ logs_event() {
 	equal "$(events log)" "acquired released failed"
 }
 
-@test "output that cannot be written is said as an object, too" {
+@test "output that cannot be written is reported as an object, too" {
 	local status=0
 	"$DLOCK" acquire --log json "$LOCK" >/dev/full 2>log || status=$?
 	equal "$status" 125

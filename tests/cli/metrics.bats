@@ -184,7 +184,7 @@ all_locks() {
 	release
 }
 
-@test "a wait that was worth it" {
+@test "the lock was obtained after a wait" {
 	hold -- sleep 3
 	measured 0 "$LOCK" -- true
 	flags 1 0 0
@@ -211,7 +211,7 @@ all_locks() {
 	done
 }
 
-@test "a newer waiter has sent this one away; a command that runs too long" {
+@test "a newer waiter has replaced this one; a command that runs too long" {
 	local newer older
 	hold -b "$REDIS" --
 	start "$DLOCK" run -v -b "$REDIS" --metrics "$PROM" --replace-waiters "$LOCK" -- true
@@ -321,7 +321,7 @@ unwritable() {
 	one_line "$LOCK: --metrics $1: "
 }
 
-@test "a file that cannot be written is said, even with -q, and changes nothing else" {
+@test "a file that cannot be written is reported, even with -q, and changes nothing else" {
 	unwritable "$T/no-such-directory/x.prom"
 	mkdir directory
 	unwritable "$T/directory"
@@ -341,7 +341,7 @@ unwritable() {
 	equal "$(ls -A prom)" ""
 }
 
-@test "a file that may not become so large, as on a full disk: the old file stays, and nothing is left beside it" {
+@test "the file may not become so large, as on a full disk: the old file stays, and no other" {
 	measured 0 "$LOCK" -- true
 	cp "$PROM" before
 	run --separate-stderr -3 sh -c 'ulimit -f 1; exec "$@"' - \

@@ -14,7 +14,7 @@ prepare() {
 	unset DLOCK_BACKEND
 }
 
-@test "a host by name: the command runs under the lock, and is told all that it should" {
+@test "a host by name: the command runs under the lock, and has the backend as it was named" {
 	run --separate-stderr "$DLOCK" run -b "$NAMED" "$LOCK" -- \
 		sh -c 'echo "$DLOCK_NAME $DLOCK_BACKEND"; exit 3'
 	equal "$status" 3
@@ -174,7 +174,7 @@ misused() {
 	equal "$output" "" "dlock $*"
 }
 
-@test "-v: a waiter says each minute who holds the lock" {
+@test "-v: a waiter reports each minute who holds the lock" {
 	local uri i waiters=() errors=() holders=()
 	"$DLOCK" setup -b "file://$T/locks"
 	for uri in "file://$T/locks" "$REDIS"; do
@@ -195,7 +195,7 @@ misused() {
 	kill "${holders[@]}"
 }
 
-@test "a wrong command line gets one line that says what to write" {
+@test "a wrong command line: one line with what to write" {
 	local token=0123456789abcdef0123456789abcdef
 	misused 125 "no NAME given; usage: dlock wait [OPTION]... NAME..." wait
 	misused 125 "'b' is one operand too many; usage: dlock acquire [OPTION]... NAME" acquire a b

@@ -91,7 +91,7 @@ sync_log() {
 	wait_until 5 has_line "$SAID" "^<27>.* dlock\[[0-9]+\]: --backend: 'no-such-backend' is neither"
 }
 
-@test "without a logger nothing is said, and nothing fails" {
+@test "without a logger nothing is printed, and nothing fails" {
 	kill -KILL "$LOGGER"
 	run --separate-stderr -0 logged "$DLOCK" run -q --syslog "$LOCK" -- true
 	equal "$stderr" ""

@@ -122,7 +122,7 @@ holders() {
 }
 
 # bats test_tags=program
-@test "acquire that cannot print the token says so and holds nothing" {
+@test "acquire that cannot print the token fails and holds nothing" {
 	local shape
 	for shape in '' --json; do
 		run --separate-stderr -125 sh -c '"$DLOCK" acquire $0 "$LOCK" >/dev/full' "$shape"
@@ -153,7 +153,7 @@ holders() {
 	nothing_left
 }
 
-@test "acquire -n gives up at once and says who has it" {
+@test "acquire -n gives up at once and reports who has it" {
 	owner
 	take --pid "$OWNER"
 	timed "$DLOCK" acquire -n "$LOCK"
@@ -239,7 +239,7 @@ one_new_token() {
 	nothing_left
 }
 
-@test "kill -9 of a waiting acquire leaves nothing in the line" {
+@test "kill -9 of a waiting acquire leaves nothing in the queue" {
 	take
 	# The session of the killed process must end before the test gives up.
 	in_line 1 -w 60s -t 2s
@@ -392,7 +392,7 @@ WAYS='argument environment stdin crlf open'
 	nothing_left
 }
 
-@test "half of the right token opens nothing, also where a keeper holds" {
+@test "half of the right token releases nothing, also where a keeper holds" {
 	owner
 	take --pid "$OWNER"
 	local verb
@@ -875,7 +875,7 @@ ended_hold() {
 }
 
 # bats test_tags=program
-@test "the token of another lock is of no concern; a malformed one is refused, an empty one is none" {
+@test "the token of another lock is ignored; a malformed one is refused, an empty one is none" {
 	local token name
 	token=$("$DLOCK" acquire "$LOCK-b")
 	for name in '' "$LOCK" "$LOCK-b"; do
@@ -1234,7 +1234,7 @@ zombie() {
 }
 
 # bats test_tags=program
-@test "--pid: a process that cannot be told of a loss is refused, unless it need not be" {
+@test "--pid: a process that this user may not signal is refused, unless --on-lost warn is given" {
 	owner
 	run --separate-stderr -125 "$TOOLS/refuse" EPERM kill,pidfd_send_signal \
 		"$DLOCK" acquire --pid "$OWNER" "$LOCK"
@@ -1459,7 +1459,7 @@ os.execvp(sys.argv[1], sys.argv[1:])' "$DLOCK" acquire --pid "$OWNER" "$LOCK" >t
 }
 
 # bats test_tags=program
-@test "a caller that connects to the keeper and says nothing, or rubbish, hurts nobody" {
+@test "a caller that sends the keeper nothing, or rubbish, disturbs no other" {
 	owner
 	# A keeper that waits 1 s for a caller's query renews this lease too late.
 	take -t 1500ms --pid "$OWNER"
@@ -1488,7 +1488,7 @@ os.execvp(sys.argv[1], sys.argv[1:])' "$DLOCK" acquire --pid "$OWNER" "$LOCK" >t
 
 # ---- shared holds and slots
 
-@test "many shared holds stand side by side, and exclude exclusive ones" {
+@test "there can be many shared holds at once, and they exclude exclusive ones" {
 	offers shared || { refuses shared; return; }
 	local first second
 	first=$("$DLOCK" acquire -s "$LOCK")
@@ -1622,7 +1622,7 @@ os.execvp(sys.argv[1], sys.argv[1:])' "$DLOCK" acquire --pid "$OWNER" "$LOCK" >t
 	nothing_left
 }
 
-@test "--slots: a disagreement is an error that says both numbers" {
+@test "--slots: a disagreement is an error with both numbers" {
 	offers slots || { refuses slots; return; }
 	take --slots 3
 	run --separate-stderr -125 "$DLOCK" acquire --slots 5 "$LOCK"
@@ -1640,7 +1640,7 @@ os.execvp(sys.argv[1], sys.argv[1:])' "$DLOCK" acquire --pid "$OWNER" "$LOCK" >t
 	nothing_left
 }
 
-@test "--slots: never more inside than there is room for, though all come at once" {
+@test "--slots: never more holders than slots, though all come at once" {
 	offers slots || { refuses slots; return; }
 	local n pids=()
 	: >log
@@ -1978,7 +1978,7 @@ in_schema() {
 	equal "$("$DLOCK" status --json | grep -cF "$LOCK")" 0 "locks that are left"
 }
 
-@test "status, wait, verify and check make nothing" {
+@test "status, wait, verify and check create nothing" {
 	contents >before
 	local args
 	for args in "status $LOCK" "status --json $LOCK $LOCK-b" status "wait $LOCK" "wait -w 1s $LOCK"; do
@@ -2079,7 +2079,7 @@ in_schema() {
 }
 
 # bats test_tags=program
-@test "wait -w gives up with 124 or -E's number, and says who has it" {
+@test "wait -w gives up with 124 or -E's number, and reports who has it" {
 	take
 	timed "$DLOCK" wait -w 500ms "$LOCK"
 	equal "$status" 124
@@ -2122,7 +2122,7 @@ in_schema() {
 	give
 }
 
-@test "break --yes says what it broke, and the lock is free" {
+@test "break --yes prints what it broke, and the lock is free" {
 	owner
 	take --pid "$OWNER"
 	run --separate-stderr -0 "$DLOCK" break --yes "$LOCK"
@@ -2142,7 +2142,7 @@ in_schema() {
 	nothing_left
 }
 
-@test "break of a free lock says so and makes nothing" {
+@test "break of a free lock reports that and creates nothing" {
 	contents >before
 	run --separate-stderr -0 "$DLOCK" break --yes "$LOCK"
 	one_line "^dlock: $LOCK: "
@@ -2398,7 +2398,7 @@ answer() {
 }
 
 # bats test_tags=program
-@test "setup --dry-run says what it would make, asks no server, and makes nothing" {
+@test "setup --dry-run prints what it would create, contacts no server, and creates nothing" {
 	contents >before
 	run --separate-stderr -0 "$DLOCK" setup --dry-run
 	if [[ $output ]]; then

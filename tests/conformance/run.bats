@@ -34,7 +34,7 @@ load common
 }
 
 # bats test_tags=program
-@test "--log json and --metrics tell of the fence and the status that the command knows" {
+@test "--log json and --metrics have the fence and the status of the command" {
 	run --separate-stderr -3 "$DLOCK" run --log json --metrics m.prom "$LOCK" -- \
 		sh -c 'echo "$DLOCK_FENCE"; exit 3'
 	matches "$output" '^[1-9][0-9]*$' fence
@@ -45,7 +45,7 @@ load common
 	has_line m.prom '^dlock_last_obtained\{.*\} 1$'
 }
 
-@test "while the lock is held, -n gives up at once and says who has it" {
+@test "while the lock is held, -n gives up at once and reports who has it" {
 	hold --
 	timed "$DLOCK" run -n "$LOCK" -- touch ran
 	equal "$status" 124
@@ -92,7 +92,7 @@ load common
 	waiters 0
 }
 
-@test "a waiter gets the lock when the holder ends, and is silent meanwhile" {
+@test "a waiter gets the lock when the holder ends, and prints nothing while it waits" {
 	hold --
 	wait_in_line 1 -- sh -c 'echo mine'
 	local waiter=$PID out=$OUT err=$ERR
@@ -176,7 +176,7 @@ line_up() {
 	[[ ! -e never ]]
 }
 
-@test "--replace-waiters: a client that does not wait sends nobody away" {
+@test "--replace-waiters: a client that does not wait replaces nobody" {
 	if ! offers replace; then
 		refuses replace
 		return
@@ -476,7 +476,7 @@ line_up() {
 	nothing_left
 }
 
-@test "kill -9 of a waiter's keeper: it gets the lock or says why not, and leaves nothing" {
+@test "kill -9 of a waiter's keeper: it gets the lock or reports why not, and leaves nothing" {
 	hold --
 	wait_in_line 1 -- touch ran
 	local second=$PID err=$ERR
@@ -576,7 +576,7 @@ kept() {
 }
 
 # bats test_tags=program
-@test "--min-hold: who is refused, and status, say until when the lock is kept" {
+@test "--min-hold: status, and a client that is refused, report until when the lock is kept" {
 	local -A modes=(["$LOCK"]='' ["$LOCK-b"]=-s ["$LOCK-c"]='--slots 2')
 	local name until
 	export TZ=UTC0

@@ -156,7 +156,7 @@ uris() {
 	done
 }
 
-@test "an upgrade leaves the locks alone that are held meanwhile" {
+@test "an upgrade does not touch the locks that are held" {
 	cat >"$DIR/tmp/upgrade" <<-'END'
 		set -eu
 		n=0

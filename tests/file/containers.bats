@@ -88,7 +88,7 @@ held_in() {
 	is_free
 }
 
-@test "acquire --pid in a container holds for that process, and tells it of a loss" {
+@test "acquire --pid in a container holds for that process, and signals it after a loss" {
 	container one sh -c 'sleep 300 &
 		token=$("$DLOCK" acquire -t 1500ms --pid $! "$LOCK") || exit
 		"$DLOCK" verify "$LOCK" "$token" || exit
@@ -104,7 +104,7 @@ held_in() {
 	wait_until 5 has_line end 'ended 143'
 }
 
-@test "acquire --pid in a container gives the lock back when that process ends" {
+@test "acquire --pid in a container releases the lock when that process ends" {
 	container one sh -c 'sleep 300 &
 		"$DLOCK" acquire -t 20s --pid $! "$LOCK"
 		while [ ! -e "$T/go" ]; do sleep 0.05; done
@@ -132,7 +132,7 @@ held_in() {
 	done
 }
 
-@test "containers that disagree on the slots are told so" {
+@test "containers that disagree on the number of slots get an error" {
 	local other
 	for other in same other; do
 		held_in same --slots 1
@@ -143,7 +143,7 @@ held_in() {
 	done
 }
 
-@test "a container shows and breaks what another one holds, which finds out by itself" {
+@test "a container shows and breaks the lock of another one, which ends its command" {
 	local mode
 	for mode in --no-renew -s '--slots 3'; do
 		# shellcheck disable=SC2086 # two words
@@ -226,7 +226,7 @@ all_get_in() {
 
 # ---- where the kernel does not answer
 
-@test "where locks of open file descriptions are refused, an error names that" {
+@test "where locks of open file descriptions are refused, the error names them" {
 	local number
 	hold -s --
 	for number in 22 37; do # EINVAL, ENOLCK
@@ -266,7 +266,7 @@ section_end() {
 }
 
 # [29]
-@test "a process that only looks at the lock is not taken for a holder" {
+@test "a process that only checks the lock is not shown as a holder" {
 	local mode
 	for mode in -n '-n -s' '-n --slots 2'; do
 		"$DLOCK" run "$LOCK" -- true
@@ -279,7 +279,7 @@ section_end() {
 }
 
 # [29]
-@test "a process that is stopped while it writes the record holds nobody up for long" {
+@test "a process that is stopped while it writes the record delays others only briefly" {
 	hold --
 	in_section 300
 	timed "$DLOCK" run -n "$LOCK" -- true

@@ -158,7 +158,7 @@ kill_two() {
 }
 
 # [30]
-@test "a forged fence that no later one could exceed is refused by name" {
+@test "a forged fence, which no later one could exceed, is refused with its number" {
 	local fence
 	for fence in 9007199254740991 9007199254740992 9223372036854775807 99999999999999999999; do
 		echo "fence $fence" >"$LOCK_FILE"
@@ -177,7 +177,7 @@ kill_two() {
 	[[ ! -e ran ]]
 }
 
-@test "a lock file full of rubbish is no obstacle, and status shows nothing harmful of it" {
+@test "a lock file full of rubbish: the lock can be taken, and status prints no control characters" {
 	local kind rubbish
 	printf 'x\e[31m\e]0;x\a\n\n\xff\xfe%%1b' >rubbish
 	head -c 100000 /dev/urandom >>rubbish
@@ -196,7 +196,7 @@ kill_two() {
 	done
 }
 
-@test "a holder that has gone is not named as the holder of now" {
+@test "a holder that has ended is not reported as the present one" {
 	"$DLOCK" run "$LOCK" -- sh -c true
 	start flock "$LOCK_FILE" sh -c 'echo in; exec sleep 300'
 	wait_until 5 has_line "$OUT" in
@@ -212,7 +212,7 @@ is_dlock() {
 }
 
 # [28]
-@test "a waiter for a slot sleeps, and gets its turn, where the kernel refuses to watch files" {
+@test "where the kernel refuses to watch files, a waiter for a slot sleeps, and gets the slot" {
 	hold --slots 1 --
 	start "$TOOLS/refuse" EPERM inotify_init1 "$DLOCK" run --slots 1 "$LOCK" -- true
 	wait_until 5 is_dlock "$PID"
@@ -224,7 +224,7 @@ is_dlock() {
 }
 
 # [27]
-@test "a waiter does not take a file that was removed meanwhile" {
+@test "a waiter does not lock a file that was removed while it waited" {
 	hold --
 	start "$DLOCK" run "$LOCK" -- touch ran
 	local waiter=$PID
@@ -249,7 +249,7 @@ is_dlock() {
 
 # flock(1) opens its file so in the page that describes it. The holder's next renewal writes again.
 # [30]
-@test "a shell that opens the file with > for flock(1) leaves the holder its hold" {
+@test "a shell that empties the file with > for flock(1) does not end the hold" {
 	local token
 	start sleep 300
 	token=$("$DLOCK" acquire -t 2s --slots 2 --pid "$PID" "$LOCK")
@@ -264,7 +264,7 @@ is_dlock() {
 	is_free
 }
 
-@test "a hold of another directory's name or user: release and renew say who has it" {
+@test "release and renew of a hold in another directory, or of another user, name its holder" {
 	local token
 	start sleep 300
 	token=$("$DLOCK" acquire -b "$FILE/" --pid "$PID" "$LOCK")
@@ -285,7 +285,7 @@ is_dlock() {
 }
 
 # [31]
-@test "break leaves the users of the file what they may do with it" {
+@test "break keeps the owner and the mode of the lock file" {
 	need_root
 	local mode owner
 	hold --
@@ -375,7 +375,7 @@ minimal() {
 		'"$script" sh "$@"
 }
 
-@test "without -b a user has one directory, with XDG_RUNTIME_DIR and without: in /run/lock" {
+@test "without -b a user's directory is in /run/lock, with XDG_RUNTIME_DIR and without" {
 	need_root
 	run --separate-stderr -0 minimal 'mkdir -m 1777 /run/lock && mkdir -m 0700 runtime && chown 12345 runtime
 		user env XDG_RUNTIME_DIR=/mnt/runtime dlock run "$LOCK" -- \
@@ -400,7 +400,7 @@ $LOCK.lock"
 	done
 }
 
-@test "a user's directory must be his own, 0700 and no symlink; no other one is taken then" {
+@test "a user's directory with another owner or mode, or a symlink, is refused, and not replaced" {
 	need_root
 	local dir make
 	for dir in /run/lock/dlock-12345 /tmp/dlock-12345; do
@@ -463,7 +463,7 @@ nested_as_another='
 	mkdir -m 1777 /tmp/seen
 	dlock run "$LOCK" -- $as sh -c "$1"'
 
-@test "a run under su whose default directory is another one names both directories, and starts nothing" {
+@test "a run under su has another default directory: it names both, and starts nothing" {
 	need_root
 	local outer inner command
 	for command in 'dlock run -n "$LOCK" -- touch /tmp/seen/ran' 'dlock acquire -n "$LOCK"' \

@@ -112,7 +112,7 @@ said_twice() {
 	(($(grep -c 'no locks are held' "$1") == 2))
 }
 
-@test "status --watch into a pipe: what has not changed is not said again" {
+@test "status --watch into a pipe prints only changes" {
 	start "$DLOCK" status --watch
 	local err=$ERR out=$OUT
 	wait_until 5 has_line "$err" 'no locks are held'
@@ -151,7 +151,7 @@ said_twice() {
 	equal "$stderr" ""
 }
 
-@test "of a record that somebody tampered with, status shows nothing harmful" {
+@test "status prints no control characters of a forged record" {
 	local token
 	token=$("$DLOCK" acquire -t 5s "$LOCK")
 	printf 'fence 9 hold 0123456789abcdef0123456789abcdef x 1 host=%%1b[31m&user=%%07&cmd=%%22a%%0a%%22&pid=1&since=1\n' \

@@ -84,7 +84,7 @@ load strategies
 	done
 }
 
-@test "1040: dlock says that there are too many connections; a client that waits already waits on" {
+@test "1040: too many connections is an error; a client that waits already waits on" {
 	private_mysql --max-connections=12 --extra-max-connections=5
 	on advisory "$P_URI"
 	wait_until 20 filled

@@ -60,7 +60,7 @@ entry_end() {
 	at_server "SELECT expires FROM dlock_entries WHERE name = '$LOCK'"
 }
 
-@test "read-only, and an account that may write all the same: nobody takes or extends a lock" {
+@test "read-only, and an account that may still write: nobody takes or extends a lock" {
 	local uri token before after
 	private_mysql
 	pmy "CREATE USER admin@'127.0.0.1'; GRANT ALL ON *.* TO admin@'127.0.0.1'"
@@ -202,7 +202,7 @@ dead_before() {
 	[[ ! -e ran ]]
 }
 
-@test "several hosts: one that is killed or frozen is passed over, and the reason is told" {
+@test "several hosts: one that is killed or frozen is passed over, and the error has the reason" {
 	local first second
 	private_mysql
 	first=$P_PORT

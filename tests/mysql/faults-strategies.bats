@@ -104,7 +104,7 @@ load strategies
 	done
 }
 
-@test "a waiter whose connection is killed gets back in line, and the lock" {
+@test "a waiter whose connection is killed gets back into the queue, and the lock" {
 	for strategy in "${SESSIONS[@]}"; do
 		on "$strategy"
 		hold --
@@ -193,7 +193,7 @@ load strategies
 	done
 }
 
-@test "server restarted: sessions have lost the lock and say so, rows have not" {
+@test "server restarted: sessions have lost the lock and report it, rows have not" {
 	private_mysql
 	for strategy in "${ALL[@]}"; do
 		on "$strategy" "$P_URI"

@@ -97,7 +97,7 @@ later_than() {
 	wait_until 2 only_fences
 }
 
-@test "connection killed while holding: the next waiter is woken all the same" {
+@test "connection killed while holding: the next waiter is still woken" {
 	hold --
 	wait_in_line 1 -- touch ran
 	local waiter=$PID
@@ -137,7 +137,7 @@ later_than() {
 	ask "DELETE FROM dlock_entries WHERE name = '$LOCK'"
 }
 
-@test "row gone: the command ends at once, and renewing takes nothing anew" {
+@test "row gone: the command ends at once, and a renewal takes nothing" {
 	hold -t 3s --
 	ask "DELETE FROM dlock_entries WHERE name = '$LOCK'"
 	lost 5
@@ -161,7 +161,7 @@ only_expired() {
 
 # ---- answers that are lost
 
-@test "reply lost at every request of a run: it runs once, or says why not, and nothing stays" {
+@test "reply lost at every request of a run: it runs once, or reports why not, and nothing stays" {
 	via_proxy
 	"$DLOCK" setup
 	local n codes=' '
@@ -205,7 +205,7 @@ only_expired_holders() {
 	[[ $(entries lease "fence > 0 AND expires > $UTC_US") == 0 ]]
 }
 
-@test "reply to a client that gets in line lost: it has one place, and holds when its turn comes" {
+@test "reply to a client that enters the queue lost: it has one place, and holds in its turn" {
 	via_proxy
 	"$DLOCK" setup
 	# No renewal removes the row of a client that comes back.
@@ -259,7 +259,7 @@ places() {
 	dead_in_time
 }
 
-@test "reply to a nested acquire lost: it is asked again, or says so" {
+@test "reply to a nested acquire lost: it is asked again, or the command reports it" {
 	via_proxy
 	local n token
 	for n in 1 2 3; do
@@ -292,7 +292,7 @@ places() {
 
 # ---- the server refuses
 
-@test "read_only switched on: a holder says so and is dead in time, a waiter is refused" {
+@test "read_only switched on: a holder reports it and is dead in time, a waiter is refused" {
 	private_mysql
 	SERVER=$P_DIR
 	witness -b "$P_URI" -t 3s
@@ -380,7 +380,7 @@ kill_one_waiter() {
 	done
 }
 
-@test "tables that another session has locked: the lock is not obtained within the limit, and dlock says why" {
+@test "tables that another session has locked: the lock is not obtained in time, with the reason" {
 	"$DLOCK" run "$LOCK" -- true
 	start "$MYSQL_CLIENT" --no-defaults "$MYSQL_PLAIN" --socket="$MYSQL_DIR/sock" -nu root dlock -e "
 		LOCK TABLES dlock_entries WRITE; SELECT 'locked'; SELECT SLEEP(4)"

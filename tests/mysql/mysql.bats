@@ -132,7 +132,7 @@ has_waiter() {
 
 # ---- privileges
 
-@test "least privilege: each strategy works with what setup --dry-run prints, and says so without" {
+@test "least privilege: each strategy works with what setup --dry-run prints, and reports what is missing" {
 	need jq
 	local account
 	for strategy in "${STRATEGIES[@]}"; do
@@ -151,7 +151,7 @@ has_waiter() {
 	[[ ! -e ran ]]
 }
 
-@test "tables are made by setup, or on first use where the account may; else it says what to do" {
+@test "tables are made by setup, or on first use where the account may; else the error says what to do" {
 	private_mysql
 	pmy "CREATE USER limited@'%' IDENTIFIED BY 'pw'; GRANT SELECT, INSERT, UPDATE, DELETE ON $MYSQL_DATABASE.* TO limited@'%'"
 	local limited=${P_URI/$MYSQL_USER:$MYSQL_PASSWORD/limited:pw}
@@ -207,7 +207,7 @@ has_waiter() {
 
 # ---- what strategies do not give
 
-@test "what a strategy does not give is refused, and the one that does is named" {
+@test "a mode that a strategy lacks is refused, and the message names a strategy that has it" {
 	with strategy=advisory
 	run --separate-stderr -125 "$DLOCK" run -s "$LOCK" -- touch ran
 	one_line 'advisory has no --shared.* mysql: have it by default'
@@ -266,7 +266,7 @@ at_door() {
 		WHERE INFO LIKE CONCAT('%/* dl', 'ock door %')") == 1 ]]
 }
 
-@test "advisory tells names apart that the server takes for the same, or does not take" {
+@test "advisory distinguishes names that are the same to the server, or that it refuses" {
 	# Bash cuts the long name after a whole character.
 	local name long names held=() n=0 LC_ALL=C.UTF-8
 	with strategy=advisory
@@ -384,7 +384,7 @@ at_door() {
 
 # ---- ways to connect
 
-@test "what a server says is one line without control characters" {
+@test "the error of a server is shown in one line without control characters" {
 	# MariaDB itself would write them as numbers.
 	start python3 -c 'import os, socket, struct, sys
 server = socket.create_server(("127.0.0.1", 0))

@@ -104,7 +104,7 @@ load lease
 	done
 }
 
-@test "server unreachable: every command says so in one line, with 122" {
+@test "server unreachable: every command reports it in one line, with 122" {
 	local args
 	for args in "acquire $LOCK" "acquire --pid $$ $LOCK" "acquire -n $LOCK" \
 		"renew $LOCK 0123456789abcdef0123456789abcdef" \
@@ -455,7 +455,7 @@ left() {
 		FROM $1 WHERE name = '$LOCK'"
 }
 
-@test "a hold whose row notes no TTL is renewed to no less than is left, also by a nested acquire" {
+@test "a hold whose row has no TTL is never renewed to less than is left, also by a nested acquire" {
 	local token strategy table
 	for strategy in lease insert; do
 		table=dlock_entries

@@ -63,7 +63,7 @@ replacing() {
 	ran 1 3 "replacing $((STARTED_COUNT - 1))"
 }
 
-@test "--replace-waiters: a holder is not sent away, and -E tells who was" {
+@test "--replace-waiters: a holder is not replaced, and a replaced waiter exits as -E says" {
 	hold --replace-waiters --
 	replacing -E 7
 	local a=$PID
@@ -78,7 +78,7 @@ replacing() {
 	wait_until 5 has_line order replacing
 }
 
-@test "--replace-waiters: reply lost as the newer one arrives: it sends away, and stays" {
+@test "--replace-waiters: reply lost as the newer waiter arrives: it replaces the older one, and stays" {
 	via_proxy
 	"$DLOCK" setup
 	rm -f order
@@ -98,7 +98,7 @@ replacing() {
 	ran new
 }
 
-@test "--replace-waiters: whoever comes back after the newer one has run is told so, and does not run" {
+@test "--replace-waiters: a waiter that comes back after the newer one has run does not run" {
 	via_proxy
 	hold --
 	replacing -b "$PROXY"
@@ -122,7 +122,7 @@ replacing() {
 	"$DLOCK" run --replace-waiters "$LOCK" -- true
 }
 
-@test "--replace-waiters: a waiter that was stopped meanwhile is sent away when it goes on" {
+@test "--replace-waiters: a waiter that was stopped is replaced when it goes on" {
 	hold --
 	replacing
 	local a=$PID a_err=$ERR b stopped=("$PID")
@@ -142,7 +142,7 @@ replacing() {
 	wait_until 2 only_fences
 }
 
-@test "--replace-waiters: the turn of a waiter comes as newer ones arrive: one runs at a time" {
+@test "--replace-waiters: a waiter gets the lock as newer ones arrive: one runs at a time" {
 	local round pids pid n
 	for round in {1..5}; do
 		rm -f order

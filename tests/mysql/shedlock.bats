@@ -211,7 +211,7 @@ until_ms() {
 	[[ ! -e ran ]]
 }
 
-@test "modes that ShedLock's table cannot store are refused, with a strategy that can" {
+@test "modes that ShedLock's table cannot store are refused, and the message names a strategy" {
 	local option
 	for option in -s '--slots 2'; do
 		# shellcheck disable=SC2086 # words
@@ -279,7 +279,7 @@ until_ms() {
 	run --separate-stderr -125 "$DLOCK" run -b "$P_URI?dialect=shedlock&time-zone='x" "$LOCK" -- true
 }
 
-@test "when the table cannot store the name, dlock says so" {
+@test "a name that the table cannot store is refused" {
 	private_mysql
 	pmy "CREATE TABLE shedlock (name VARCHAR(64) CHARACTER SET latin1 NOT NULL PRIMARY KEY,
 		lock_until TIMESTAMP(3) NOT NULL, locked_at TIMESTAMP(3) NOT NULL DEFAULT CURRENT_TIMESTAMP(3),
@@ -291,7 +291,7 @@ until_ms() {
 	[[ ! -e ran ]]
 }
 
-@test "a hold whose row notes no TTL is renewed by the default, and to no less than is left" {
+@test "a hold whose row has no TTL is renewed by the default, and never to less than is left" {
 	local token
 	# Prints the seconds until the hold ends.
 	left() {

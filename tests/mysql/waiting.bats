@@ -8,7 +8,7 @@ load lease
 
 # ---- waiting through faults
 
-@test "connection cut while waiting: the place in line is kept" {
+@test "connection cut while waiting: the place in the queue is kept" {
 	via_proxy
 	hold --
 	wait_in_line 1 -b "$PROXY" -- sh -c 'echo 1 >>order'
@@ -386,7 +386,7 @@ hung_waiter() {
 	wait_until 2 only_fences
 }
 
-@test "a hung waiter, and a row that another session has locked: who comes then waits, and gets a slot" {
+@test "a hung waiter, and a row that another session has locked: a newcomer waits, and gets a slot" {
 	hold --slots 1 --
 	wait_in_line 1 --slots 1 -- true
 	local hung=("$PID")
@@ -494,7 +494,7 @@ sent() {
 	"$DLOCK" release "$LOCK" "$(<token)"
 }
 
-@test "100 clients get in line at once, and each has a place of its own" {
+@test "100 clients enter the queue at once, and each has a place of its own" {
 	private_mysql
 	SERVER=$P_DIR DLOCK_BACKEND=$P_URI
 	hold --
@@ -506,7 +506,7 @@ sent() {
 	equal "$(ask 'SELECT COUNT(DISTINCT place) FROM dlock_entries WHERE fence = 0')" 100 places
 }
 
-@test "one release wakes one waiter, and a hand-over takes few requests" {
+@test "one release wakes one waiter, and a handoff takes few requests" {
 	private_mysql
 	via_proxy "$P_PORT"
 	SERVER=$P_DIR DLOCK_BACKEND=$PROXY
@@ -528,7 +528,7 @@ sent() {
 	between $(($(sent) - before)) 60 $((31 * most)) requests
 }
 
-@test "a run of a free lock is two requests, and so is to be refused" {
+@test "a run of a free lock takes two requests, and so does a refusal" {
 	private_mysql
 	via_proxy "$P_PORT"
 	DLOCK_BACKEND=$PROXY
@@ -590,12 +590,12 @@ sent() {
 	wait_until 2 only_fences
 }
 
-@test "a server that is gone while dlock waits: -v and the end of the wait say so, and for how long" {
+@test "a server that is gone while dlock waits: -v and the end of the wait report for how long" {
 	private_mysql
 	gone_while_waiting "mysql 127\.0\.0\.1:$P_PORT/$MYSQL_DATABASE" mysql_stop "$P_DIR"
 }
 
-@test "a server that hangs while dlock sleeps in a statement: the wait notices, and says so" {
+@test "a server that hangs while dlock sleeps in a statement: the waiter notices and reports it" {
 	local strategy pids=() errs=() i
 	private_mysql
 	for strategy in row advisory; do

@@ -234,7 +234,7 @@ as_java() {
 	[[ ! -e ran ]]
 }
 
-@test "check tells of each node that the URI names" {
+@test "check reports each node that the URI names" {
 	local slot
 	run -1 "$DLOCK" check
 	finds ok node "127.0.0.1:${NODE_PORTS[NODE]}: cluster_state is ok"
@@ -302,7 +302,7 @@ says_state() {
 	equal "$(sort ran | tr '\n' ' ')" "1 2 3 "
 }
 
-@test "slot moves to and fro while five contend: each gets the lock, and never two at once" {
+@test "slot moves back and forth while five contend: each gets the lock, and never two at once" {
 	local n swap from=$NODE to=$OTHER end pids=()
 	for n in 1 2 3 4 5; do
 		# the witnesses' history is judged after the test

@@ -177,7 +177,7 @@ TOO_LARGE='sends a reply that is too large|no answer'
 	refused 'which no clock gives' "$P_URI"
 }
 
-@test "error: ages and leases beyond all sense are shown as what can be a time" {
+@test "error: impossible ages and leases are shown as possible times" {
 	tool listener -a $'*3\r\n$1\r\n0\r\n*2\r\n*7\r\n$0\r\n\r\n:0\r\n$1\r\nx\r\n:9223372036854775807\r\n$0\r\n\r\n$1\r\n5\r\n:9223372036854775807\r\n*7\r\n$0\r\n\r\n:0\r\n$1\r\nx\r\n:-9223372036854775808\r\n$0\r\n\r\n$1\r\n5\r\n:-9223372036854775808\r\n*0\r\n'
 	run --separate-stderr -1 "$DLOCK" status --json -b "redis://127.0.0.1:$TOOL_PORT" "$LOCK"
 	equal "$(jq -c '[.holders[] | .held_for_ms, .expires_in_ms]' <<<"$output")" \
@@ -208,7 +208,7 @@ said() {
 	one_line "$regex"
 }
 
-@test "error: what a server says is one line without control characters" {
+@test "error: the error of a server is shown in one line without control characters" {
 	local arguments
 	answers "-ERR no such thing $EVIL"
 	for arguments in "run -n $LOCK -- true" "acquire $LOCK" status "wait $LOCK" "break --yes $LOCK" \
@@ -221,7 +221,7 @@ said() {
 	jq -e '.message | test("ERR no such thing \u001b]0;x\u0007.*\u009b31m \u007f \ufffd"; "s")' <<<"$stderr"
 }
 
-@test "what a server says is the type of a key is one line without control characters" {
+@test "the type of a key, as a server reports it, is one line without control characters" {
 	answers '*3' '$1' 0 '*1' '*7' '$0' '' :0 '$1' x :0 '$0' '' '$1' 0 :-1 '*0' '*1' "\$${#EVIL}" "$EVIL"
 	said 122 "is a .* of another program" break --yes "$LOCK"
 }

@@ -19,7 +19,7 @@ load redis
 	join "$PID"
 }
 
-@test "a connection that is ended again and again is made anew ten times a second" {
+@test "a connection that is ended again and again is opened again ten times a second" {
 	local before after began
 	private_redis
 	hold -b "$P_URI" -t 5s --
@@ -280,7 +280,7 @@ term_came() {
 
 # ---- the lock is lost on the server
 
-@test "restart with data lost: the command ends, and the lock can be had again" {
+@test "restart with data lost: the command ends, and the lock can be taken again" {
 	private_redis
 	hold -b "$P_URI" -t 1500ms --
 	redis_stop "$P_DIR"
@@ -336,7 +336,7 @@ term_came() {
 	rcli del "$KEY"
 }
 
-@test "--on-lost warn: the command goes on, dlock says so and exits 123 in the end" {
+@test "--on-lost warn: the command goes on, dlock reports it, and exits with 123 at the end" {
 	hold -t 1s --on-lost warn --
 	rcli del "$KEY"
 	wait_until 3 has_line "$HOLDER_ERR" "^dlock: $LOCK: .*lost"
@@ -714,7 +714,7 @@ owned() {
 	join "$HOLDER"
 }
 
-@test "a daemon sleeps while it has no descriptor for who asks, and answers later" {
+@test "a daemon without a descriptor for its callers sleeps, and answers later" {
 	local free=3 limit
 	need prlimit
 	owned
@@ -751,7 +751,7 @@ owned() {
 	equal "$status" 0
 }
 
-@test "slow replies, and Ctrl-C while acquire leaves a daemon behind: the lock is given back" {
+@test "slow replies, and Ctrl-C while acquire leaves a daemon behind: the lock is released" {
 	local owner delay
 	start sleep 300
 	owner=$PID
@@ -779,7 +779,7 @@ key_exists() {
 	[[ $(rcli exists "$KEY") == 1 ]]
 }
 
-@test "server frozen: Ctrl-C ends an acquire that was told of a hold, at once" {
+@test "server frozen: Ctrl-C ends at once an acquire that has a hold already" {
 	local token
 	private_redis
 	export DLOCK_BACKEND=$P_URI

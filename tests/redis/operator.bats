@@ -47,7 +47,7 @@ probe_owner() {
 	rcli del "$KEY" >reply
 }
 
-@test "renew of a lock that another program took: by the default TTL, to no less than is left" {
+@test "renew of another program's lock: by the default TTL, and never to less than is left" {
 	local token=0123456789abcdef0123456789abcdef
 	rcli set "$KEY" $token px 100000 >reply
 	"$DLOCK" renew "$LOCK" $token
@@ -64,7 +64,7 @@ probe_owner() {
 	rcli del "$KEY" "{$KEY}:holders" >reply
 }
 
-@test "renew and a nested acquire where no TTL is noted: to no less than is left" {
+@test "renew and a nested acquire where no TTL is stored: never to less than is left" {
 	local note
 	take -t 100s
 	note=$(rcli hget "{$KEY}:holders" "$TOKEN")
@@ -79,7 +79,7 @@ probe_owner() {
 	"$DLOCK" release "$LOCK" "$TOKEN"
 }
 
-@test "server unreachable: every command says so in one line, with 122" {
+@test "server unreachable: every command reports it in one line, with 122" {
 	local args
 	for args in "acquire $LOCK" "acquire --pid $$ $LOCK" "acquire -n $LOCK" \
 		"renew $LOCK 0123456789abcdef0123456789abcdef" \
@@ -237,7 +237,7 @@ probe_owner() {
 	equal "$(wc -l <all)" 700
 }
 
-@test "status --names of 80,000 locks takes no time to speak of, and prints each once" {
+@test "status --names of 80,000 locks is fast, and prints each once" {
 	private_redis
 	# The lock and the notes of its holder are two keys with one name.
 	redis_at "$P_DIR" eval 'for i = 1, 80000 do
@@ -258,7 +258,7 @@ probe_owner() {
 	one_line 'NOAUTH|password'
 }
 
-@test "break hands the lock to the first in line" {
+@test "break gives the lock to the first waiter" {
 	take -t 1h
 	wait_in_line 1 -- sh -c 'echo first >>order'
 	local first=$PID
@@ -271,7 +271,7 @@ probe_owner() {
 	wait_until 2 only_fences
 }
 
-@test "wait takes no place in line and sends the server few requests" {
+@test "wait takes no place in the queue, and sends the server few requests" {
 	take
 	rcli config resetstat >reply
 	start "$DLOCK" wait "$LOCK"

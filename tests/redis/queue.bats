@@ -51,7 +51,7 @@ order() {
 	nothing_left
 }
 
-@test "--replace-waiters: a message that is lost is made up for by the next try" {
+@test "--replace-waiters: after a lost message, the next try replaces the waiter" {
 	local older older_err
 	start_proxy "$REDIS_PORT"
 	hold --
@@ -70,7 +70,7 @@ order() {
 	nothing_left
 }
 
-@test "--replace-waiters: the one that was cut off while a newer one came, ran and ended is replaced" {
+@test "--replace-waiters: a waiter that was cut off while a newer one came and ran is replaced" {
 	local older older_err newer
 	start_proxy "$REDIS_PORT"
 	hold --
@@ -91,7 +91,7 @@ order() {
 	nothing_left
 }
 
-@test "--replace-waiters: the one that was stopped meanwhile is replaced, and never runs" {
+@test "--replace-waiters: a waiter that was stopped while a newer one came is replaced, and never runs" {
 	local older older_err newer family
 	hold --
 	wait_in_line 1 --replace-waiters -- touch never
@@ -117,7 +117,7 @@ first_is() {
 	rcli hget "{$KEY}:waiters" "$(rcli zrange "{$KEY}:queue" 0 0)" | grep -q "&pid=$1&"
 }
 
-@test "--replace-waiters: room for others behind the one that is sent away is given at once" {
+@test "--replace-waiters: the waiters behind a replaced one get the free room at once" {
 	local older older_err shared
 	hold -s --
 	wait_in_line 1 --replace-waiters -- touch never
@@ -136,7 +136,7 @@ first_is() {
 	nothing_left
 }
 
-@test "--replace-waiters: a foreign holder: who is first now looks at once" {
+@test "--replace-waiters: a foreign holder: the new first waiter tries at once" {
 	local older older_err middle newer start
 	rcli set "$KEY" stranger px 600000
 	wait_in_line 1 --replace-waiters -- touch never
@@ -158,7 +158,7 @@ first_is() {
 	nothing_left
 }
 
-@test "--replace-waiters with -n: nobody is sent away, and nobody is replaced" {
+@test "--replace-waiters with -n replaces nobody" {
 	hold --
 	wait_in_line 1 --replace-waiters -- sh -c 'echo waiter >>order'
 	local waiter=$PID

@@ -54,7 +54,7 @@ load redis
 	between "$(wc -l <requests)" 2 3
 }
 
-@test "a run that nobody else is there for costs the server fourteen commands in two scripts" {
+@test "a run of a free lock costs the server fourteen commands in two scripts" {
 	private_redis
 	local backend=redis://127.0.0.1:$P_PORT
 	"$DLOCK" run -b "$backend" "$LOCK" -- true
@@ -66,7 +66,7 @@ load redis
 		"del 1 evalsha 2 exists 2 get 2 hset 1 pexpire 1 set 2 time 3 "
 }
 
-@test "a server that forgot the scripts is given them again" {
+@test "a server that has lost the scripts gets them again" {
 	rcli script flush
 	hold -t 3s --
 	rcli script flush
@@ -215,7 +215,7 @@ semaphore() {
 }
 
 # [6]
-@test "the release of a foreign client is noticed within half a second, and the next one's turn comes" {
+@test "the release of a foreign client is noticed within half a second, and the next one holds" {
 	local n start waiter
 	for n in 1 2 3; do
 		rcli set "$KEY" abc px 600000
@@ -238,7 +238,7 @@ semaphore() {
 }
 
 # [7]
-@test "the first in line gives up: the next one looks for the release of a foreign client" {
+@test "the first waiter gives up: the next one polls for the release of a foreign client" {
 	local start first
 	rcli set "$KEY" abc px 600000
 	wait_in_line 1 -- true
@@ -258,7 +258,7 @@ semaphore() {
 }
 
 # [6]
-@test "a foreign client that takes the lock again 15 ms after each release: dlock's turn comes" {
+@test "a foreign client takes the lock again 15 ms after each release: dlock gets it, too" {
 	sh -c 'while [ ! -e ran ]; do
 		redis-cli -p "$0" set "$1" abc nx px 60000
 		sleep 0.1
@@ -290,7 +290,7 @@ redis_py() {
 	END
 }
 
-@test "redis-py's Lock and dlock exclude each other and hand over to each other" {
+@test "redis-py's Lock and dlock exclude each other, and get the lock from each other" {
 	/usr/bin/python3 -c 'import redis' || not_here "needs python3-redis"
 	export DLOCK_BACKEND="$REDIS?prefix="
 	hold --

@@ -36,7 +36,7 @@ nothing_but_fences() {
 	[[ ! -s left ]] || fail "left behind: $(<left)"
 }
 
-@test "RLock: a field of Redisson's form, the count and the lease; and nothing gives the token away" {
+@test "RLock: a field of Redisson's form, the count and the lease; the token is in none" {
 	hold -t 20s --
 	matches "$(fields)" "^$UUID:[0-9]+ 1\$"
 	between "$(rcli pttl "$LOCK")" 15000 20000
@@ -64,7 +64,7 @@ nothing_but_fences() {
 	nothing_but_fences
 }
 
-@test "the fenced lock and dlock exclude each other, and have one row of fences" {
+@test "the fenced lock and dlock exclude each other, and draw fences from one sequence" {
 	peer
 	export DLOCK_BACKEND="$BASE&lock=fenced"
 	excludes fenced listeners 1
@@ -399,7 +399,7 @@ nothing_but_fences() {
 	nothing_but_fences
 }
 
-@test "--min-hold: Java's waiters hear that the lease is shorter, and get the lock at its end" {
+@test "--min-hold: Java's waiters are woken when the lease gets shorter, and get the lock at its end" {
 	peer
 	hold --min-hold 1500ms -t 30s --
 	tell take a lock "$LOCK" 20000
@@ -439,7 +439,7 @@ nothing_but_fences() {
 	equal "$VALUE" 12
 }
 
-@test "a message that was lost: the waiter looks at the end of the lease, and every 5 s" {
+@test "a message that was lost: the waiter tries at the end of the lease, and every 5 s" {
 	start_proxy "$REDIS_PORT"
 	rcli hset "$LOCK" 5ba7c2f0-0000-4000-8000-000000000000:1 1
 	rcli pexpire "$LOCK" 1200
@@ -453,7 +453,7 @@ nothing_but_fences() {
 	equal "$status" 0
 }
 
-@test "what is no lock of this kind counts as held, and is not written to" {
+@test "a key of another type counts as held, and is not written to" {
 	local lock
 	for lock in reentrant fair fenced readwrite; do
 		rcli set "$LOCK" mine
@@ -473,7 +473,7 @@ nothing_but_fences() {
 	release
 }
 
-@test "what a kind of lock cannot do is refused, and one is named that can" {
+@test "a mode that a kind of lock lacks is refused, and the message names a kind that has it" {
 	local backend
 	run --separate-stderr -125 "$DLOCK" run -b "$REDIS?dialect=jedis" "$LOCK" -- true
 	one_line "unknown dialect 'jedis'"

@@ -51,7 +51,7 @@ on_replica() {
 }
 
 # [16]
-@test "too few replicas: 122 says how many have the lock, and nothing stays taken" {
+@test "too few replicas: 122, a message with their number, and nothing stays taken" {
 	local option
 	replicated
 	for option in -n --shared --slots=2 --min-hold=1m; do
@@ -66,7 +66,7 @@ on_replica() {
 	[[ ! -e ran ]]
 }
 
-@test "a frozen replica: 122 within the request's timeout; two of which one is frozen do" {
+@test "a frozen replica: 122 within the request's timeout; with a second replica the lock is taken" {
 	replicated 2
 	kill -STOP "$R_PID"
 	timed "$DLOCK" run -b "$P_URI?replicas=2&timeout=1s" "$LOCK" -- touch ran
@@ -99,7 +99,7 @@ blocked() {
 	redis_at "$P_DIR" info clients | grep -q '^blocked_clients:1'
 }
 
-@test "TERM while the replicas are asked: the lock is given back" {
+@test "TERM while the replicas are asked: the lock is released" {
 	replicated
 	kill -STOP "$R_PID"
 	start "$DLOCK" run -b "$P_REPLICAS&timeout=20s" "$LOCK" -- touch ran
@@ -163,7 +163,7 @@ blocked() {
 	nothing_taken
 }
 
-@test "a count that no replica has is none" {
+@test "a renewal, or a nested acquire, that no replica confirms ends with 122" {
 	replicated
 	take=$("$DLOCK" acquire -b "$P_REPLICAS" -t 60s "$LOCK")
 	kill -STOP "$R_PID"
@@ -191,7 +191,7 @@ blocked() {
 }
 
 # [15]
-@test "failover by name, connections stay open: the hold goes on where the name leads to" {
+@test "failover by name, connections stay open: the hold goes on at the new address" {
 	own_names
 	private_redis
 	R_DIR=$T/replica

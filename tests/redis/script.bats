@@ -88,7 +88,7 @@ mixed='zadd KEY 99999999999999 a 99999999999999 theirs;hset {KEY}:holders mode s
 	row 'set KEY a px 60000' "release a" '1'
 }
 
-@test "a hold is found again by its token, keeps its fence, and learns a greater one" {
+@test "a hold is found by its token, keeps its fence, and takes over a greater one" {
 	local fence
 	fence=$(acquire a)
 	equal "$(acquire a)" "$fence"
@@ -121,7 +121,7 @@ mixed='zadd KEY 99999999999999 a 99999999999999 theirs;hset {KEY}:holders mode s
 }
 
 # [5b], [7]
-@test "the queue: no newcomer passes it, the dead lose their place, and the late" {
+@test "the queue: no newcomer passes it; dead and late waiters lose their places" {
 	acquire a
 	listen b
 	matches "$(acquire b x e)" '^0 [0-9]+ 0 [0-9]{16} 0 '
@@ -171,7 +171,7 @@ mixed='zadd KEY 99999999999999 a 99999999999999 theirs;hset {KEY}:holders mode s
 	matches "$(acquire c x e)" '^0 [0-9]+ 1 7777777777777778 '
 }
 
-@test "--replace-waiters: the older one is sent away, also when it comes back" {
+@test "--replace-waiters: the older waiter is replaced, also when it comes back" {
 	acquire a
 	listen b
 	acquire b x er 100

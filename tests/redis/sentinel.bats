@@ -130,7 +130,7 @@ listens() {
 	met_nobody
 }
 
-@test "master killed, its replica does not have the lock: the command is dead in time, and no lease is taken anew" {
+@test "master killed, replica without the lock: the command is dead in time, and no lease is taken again" {
 	sentinels
 	at "$R_PORT" config set replica-read-only no >/dev/null
 	hold -t 4s -k 500ms -- "$TOOLS/witness" -i -l log
@@ -162,7 +162,7 @@ listens() {
 }
 
 # [18]
-@test "old master takes writes yet: holder and waiters leave it, and its word does not count" {
+@test "old master still takes writes: holder and waiters leave it, and its replies do not count" {
 	local waiter
 	sentinels
 	hold -t 3s --
@@ -229,7 +229,7 @@ listens() {
 	excluded lock listeners 1
 }
 
-@test "check tells of each sentinel: the master that it names, or why it names none" {
+@test "check reports for each sentinel the master that it names, or why it names none" {
 	local n
 	sentinels
 	run -1 "$DLOCK" check

@@ -93,7 +93,7 @@ private_tls() {
 
 # ---- as without TLS
 
-@test "runs a command, excludes, wakes a waiter, hands over in order" {
+@test "runs a command, excludes, wakes a waiter, and keeps the order of waiters" {
 	hold --
 	run --separate-stderr -124 "$DLOCK" run -n "$LOCK" -- true
 	one_line "held by"
@@ -141,7 +141,7 @@ private_tls() {
 	fi
 }
 
-@test "a connection that the server ends under a hold is made anew; a relative ?ca= stays valid" {
+@test "a connection that the server ends under a hold is opened again; a relative ?ca= stays valid" {
 	local token
 	cp "$CERTS/ca.pem" ca.pem
 	token=$("$DLOCK" acquire -b "$TLS?ca=ca.pem" --pid $$ -t 3s "$LOCK")
@@ -219,7 +219,7 @@ testify_tls() {
 }
 
 # [17]
-@test "a server that wants a certificate gets it, and says no to none and to a stranger's" {
+@test "a server that wants a certificate gets it; none and a stranger's are refused" {
 	local protocol
 	cat "$CERTS/client.pem" "$CERTS/client.key" >both.pem
 	for protocol in TLSv1.2 TLSv1.3; do

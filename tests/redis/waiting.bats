@@ -9,7 +9,7 @@ load redis
 # ---- waiting through faults
 
 # [4]
-@test "connection cut while waiting: the place in line is kept" {
+@test "connection cut while waiting: the place in the queue is kept" {
 	start_proxy "$REDIS_PORT"
 	hold --
 	wait_in_line 1 -b "$PROXY" -- sh -c 'echo 1 >>order'
@@ -54,7 +54,7 @@ load redis
 }
 
 # [4]
-@test "restart while waiting: waiters that come back late get their places in line again" {
+@test "restart while waiting: waiters that come back late get their places in the queue again" {
 	local n all=() late=()
 	private_redis --appendonly yes --appendfsync always
 	DLOCK_BACKEND=$P_URI
@@ -146,7 +146,7 @@ load redis
 	wait_until 4 p_key_gone
 }
 
-@test "TERM while releasing: dlock releases all the same" {
+@test "TERM while releasing: dlock completes the release" {
 	hold --
 	keeper_of "$HOLDER"
 	# The keeper is not scheduled for a moment, as happens on a busy machine.
@@ -223,7 +223,7 @@ shown() {
 	only_fences
 }
 
-@test "waiters get the lock among 1200 others in line that are dead" {
+@test "waiters get the lock although 1200 dead waiters are in the queue" {
 	need jq
 	hold --
 	wait_in_line 1 -- true
@@ -288,7 +288,7 @@ shown() {
 }
 
 # [2]
-@test "a server out of memory: a release hands the lock over all the same" {
+@test "a server out of memory: a release still wakes the next waiter" {
 	private_redis --maxmemory-policy noeviction
 	DLOCK_BACKEND=$P_URI
 	hold -t 60s --
@@ -411,7 +411,7 @@ kill_writer() {
 }
 
 # [10]
-@test "a dead writer that is first in line keeps no reader out who does not wait" {
+@test "a dead writer at the head of the queue does not exclude a reader with -n" {
 	hold --shared --
 	wait_in_line 1 -- touch never
 	kill_writer "$PID"
@@ -421,7 +421,7 @@ kill_writer() {
 	only_fences
 }
 
-@test "a dead writer that is first in line keeps no reader out who waits" {
+@test "a dead writer at the head of the queue does not exclude a reader that waits" {
 	hold --shared --
 	wait_in_line 1 -- touch never
 	local writer=$PID
@@ -503,7 +503,7 @@ held_whole() {
 	dead_in_time
 }
 
-@test "called, and the keeper killed at once: dlock says so, and releases all the same" {
+@test "called, and the keeper killed at once: dlock reports it, and releases the lock" {
 	hold --
 	wait_in_line 1 -t 5s -- sh -c 'read -r keeper <keeper && kill -KILL "$keeper" && exec sleep 0.3'
 	keeper_of "$PID"
@@ -515,7 +515,7 @@ held_whole() {
 	only_fences
 }
 
-@test "--min-hold: the waiter is told at once that the lock is kept, and until when" {
+@test "--min-hold: a waiter reports at once until when the lock is kept" {
 	kept_while_waiting
 }
 
@@ -581,7 +581,7 @@ monitor() {
 	not grep -E 'cmdstat_(keys|scan|flush)' <<<"$output"
 }
 
-@test "a server that is gone while dlock waits: -v and the end of the wait say so, and for how long" {
+@test "a server that is gone while dlock waits: -v and the end of the wait report for how long" {
 	private_redis
 	gone_while_waiting "redis 127\.0\.0\.1:$P_PORT" redis_stop "$P_DIR"
 }

@@ -174,7 +174,7 @@ lost() {
 	equal "$output" ""
 }
 
-@test "the release of another program is noticed within half a second, though it tells nobody" {
+@test "the release of another program, which wakes nobody, is noticed within half a second" {
 	local uri="$REDLOCK?prefix=" start
 	everywhere set "$LOCK" theirs nx px 60000
 	start "$DLOCK" run -b "$uri" "$LOCK" -- true
@@ -205,7 +205,7 @@ foreign_waits() {
 	wait_until 2 nothing_on_nodes
 }
 
-@test "a majority carries it out and says nothing: 122, and what it has carried out is removed" {
+@test "a majority carries it out and does not answer: 122, and what it has carried out is removed" {
 	through_proxies '?timeout=400ms'
 	"$DLOCK" run "$LOCK" -- true
 	tell 'drop-on EVAL' 1 2 3
@@ -311,7 +311,7 @@ hostile() {
 }
 
 # [21]
-@test "a try in vain is removed from a frozen node, too" {
+@test "an attempt that failed is removed from a frozen node, too" {
 	local node
 	# A node that does not know the script would only say so.
 	"$DLOCK" run "$LOCK-first" -- true
@@ -334,7 +334,7 @@ node_has_fence() {
 }
 
 # [20]
-@test "a frozen node votes when it answers again, also if a try in vain was removed from it" {
+@test "a frozen node votes when it answers again, also if a failed attempt was removed from it" {
 	private_redlock 3 --save ''
 	DLOCK_BACKEND=$P_URI
 	# Until all of them have been up for longer than the TTL.
@@ -485,7 +485,7 @@ node_has_fence() {
 	done
 }
 
-@test "a majority frozen: the command is dead before its lease ends, and the waiter has lost but time" {
+@test "a majority frozen: the command is dead before its lease ends, and the waiter only waits longer" {
 	local node
 	hold -t 2s -- "$TOOLS/witness" -i -l "$T/log"
 	wait_until 5 has_line log alive
@@ -724,7 +724,7 @@ one_waits() {
 }
 
 # [25]
-@test "a try in vain tells the greatest fence to the nodes that have lost it" {
+@test "a failed attempt writes the greatest fence to the nodes that have lost it" {
 	local node
 	# They do not vote, for they were just started.
 	private_redlock 5
@@ -746,7 +746,7 @@ at_least() {
 # ---- many at once
 
 # [24]
-@test "of twelve that do not wait one runs, and the others are told that it is held" {
+@test "of twelve that do not wait one runs, and the others report who holds the lock" {
 	local n all=() codes=
 	for n in {1..12}; do
 		start "$DLOCK" run -n -q "$LOCK" -- sleep 2
@@ -763,7 +763,7 @@ at_least() {
 
 # ---- operators
 
-@test "check tells of each node, warns of one that is dead, and 122 without a majority" {
+@test "check reports each node, warns of a dead one, and exits with 122 without a majority" {
 	local node
 	own_nodes
 	run --separate-stderr "$DLOCK" check
@@ -807,7 +807,7 @@ at_least() {
 	equal "${#lines[@]}" 2501 names
 }
 
-@test "--min-hold: the waiter is told at once that the lock is kept, and until when" {
+@test "--min-hold: a waiter reports at once until when the lock is kept" {
 	kept_while_waiting
 }
 

@@ -52,7 +52,7 @@ is_silent() {
 	equal "$output" sh
 }
 
-@test "-v says that the command runs before its first output" {
+@test "-v reports that the command runs before its first output" {
 	local try
 	for try in 1 2 3 4 5 6; do
 		run -0 "$DLOCK" run --contain -v "$LOCK" -- echo OUT
@@ -97,7 +97,7 @@ is_silent() {
 	equal "$output" deeper
 }
 
-@test "what the command leaves behind is ended, and dlock says so" {
+@test "what the command leaves behind is ended, and dlock reports it" {
 	run --separate-stderr -3 "$DLOCK" run --contain "$LOCK" -- sh -c 'setsid sleep 309 & exit 3'
 	one_line 'left 1 process'
 	run -0 "$DLOCK" run --contain "$LOCK" -- sh -c '(sleep 0.05 &) ; sleep 0.3'

@@ -51,7 +51,7 @@ no_zombies_of() {
 	is_free
 }
 
-@test "with the /proc of another PID namespace dlock says so, signals no stranger and waits for leftovers" {
+@test "with the /proc of another PID namespace dlock warns, signals no stranger and waits for leftovers" {
 	start sleep 311
 	local stranger=$PID
 	# Pids in this namespace begin at 1, and /proc shows those of the namespace outside.
@@ -81,7 +81,7 @@ no_zombies_of() {
 	"$DLOCK" release "$LOCK" "$token"
 }
 
-@test "without /proc dlock says so, and ends the command's process group all the same" {
+@test "without /proc dlock warns, and ends the command's process group" {
 	run --separate-stderr -4 unshare --pid --fork --kill-child --mount sh -c 'mount -t tmpfs none /proc &&
 		exec "$DLOCK" run -k 200ms "$0" -- sh -c "sleep 312 & exit 4"' "$LOCK"
 	matches "$stderr" '/proc is missing or not that of this PID namespace'
@@ -143,7 +143,7 @@ first_is_dlock() {
 	child "$PID" dlock && FIRST=$CHILD
 }
 
-@test "in an image, as process 1, dlock passes the status on, and says where its locks are" {
+@test "in an image, as process 1, dlock passes the status on, and reports where its locks are" {
 	run --separate-stderr -7 image build/dlock run -v "$LOCK" -- sh -c 'echo "$PPID $(id -u) $HOME"; exit 7'
 	matches "$output" '^[0-9]+ 61234 $'
 	matches "$stderr" 'on file:/tmp/dlock-61234'
@@ -187,7 +187,7 @@ first_is_dlock() {
 	equal "$stderr" ""
 }
 
-@test "in an image where nothing can be written, dlock names the directory; a server will do" {
+@test "in an image where nothing can be written, dlock names the directory; a server works" {
 	export READ_ONLY=yes
 	run --separate-stderr -122 image build/dlock run "$LOCK" -- true
 	one_line '/tmp/dlock-61234: Read-only file system' '-b file:///PATH'
@@ -251,7 +251,7 @@ does_without() {
 	[[ ! -e ran ]]
 }
 
-@test "where dlock cannot become the parent of orphans, it says so, and the command runs" {
+@test "where dlock cannot become the parent of orphans, it warns, and the command runs" {
 	run --separate-stderr -5 "$TOOLS/refuse" EPERM prctl "$DLOCK" run "$LOCK" -- sh -c 'exit 5'
 	one_line 'does not give orphans to dlock \(Operation not permitted\)'
 }

@@ -193,7 +193,7 @@ few_descriptors() {
 	no_strays
 }
 
-@test "at a low limit on descriptors run and acquire say so, with the limit and 125, or work" {
+@test "at a low limit on descriptors run and acquire name the limit, with 125, or work" {
 	local n
 	for DLOCK_BACKEND in "$FILE" "$REDIS"; do
 		for n in 4 5 6 8 9 12 13 14 16; do

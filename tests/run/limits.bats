@@ -385,7 +385,7 @@ lost_by_break() {
 	equal "${TOLD[*]:2}" "alone 0 mine"
 }
 
-@test "--on-lost-run: runs when the lock was lost, the command is dead, and the lock can be had" {
+@test "--on-lost-run: runs when the lock was lost, the command is dead, and the lock is free" {
 	on_both lost_by_break
 }
 
@@ -400,7 +400,7 @@ lost_by_break() {
 	equal "$(<told)" "it was not renewed before its lease ran out"
 }
 
-@test "--on-lost-run: with --on-lost warn after the command, whose end nobody hastens" {
+@test "--on-lost-run: with --on-lost warn it runs after the command has ended" {
 	hold --on-lost warn -t 1s --on-lost-run 'touch told' -- sh -c \
 		'while [ ! -e go ]; do sleep 0.05; done; [ ! -e told ]; echo $? >early'
 	"$DLOCK" break -q --yes "$LOCK"
@@ -450,7 +450,7 @@ hold_hook() {
 	has_line "$HOLDER_ERR" 'the command of --on-lost-run has run for 30 s and is killed$'
 }
 
-@test "--on-lost-run: a signal that ends dlock ends it; its failure is said" {
+@test "--on-lost-run: a signal that ends dlock ends it; its failure is reported" {
 	hold_hook 'touch told; sleep 301'
 	kill -TERM "$HOLDER"
 	join "$HOLDER"

@@ -131,7 +131,7 @@ same_as_direct() {
 	exec 7<&- 9>&-
 }
 
-@test "standard descriptors that are closed stay closed, and hurt nobody" {
+@test "standard descriptors that are closed stay closed, and nothing fails" {
 	"$DLOCK" run "$LOCK" -- "$TOOLS/sigprobe" -dn <&- >closed
 	equal "$(grep -c '^fd 0 ' closed)" 0
 	"$DLOCK" run "$LOCK" -- sh -c '"$0" -dn >closed' "$TOOLS/sigprobe" <&- >&- 2>&-
@@ -233,7 +233,7 @@ without_dev() {
 	matches "$output" '^ShdPnd:.0+$'
 }
 
-@test "a guard is killed that waits: another one starts the command" {
+@test "a waiting guard is killed: another one starts the command" {
 	local backend waiter
 	for backend in "$FILE" "$REDIS"; do
 		hold -b "$backend" --
@@ -262,7 +262,7 @@ without_dev() {
 	done
 }
 
-@test "dlock is killed that waits: nothing of it is left" {
+@test "a waiting dlock is killed: nothing of it is left" {
 	local backend
 	for backend in "$FILE" "$REDIS"; do
 		hold -b "$backend" --
@@ -274,7 +274,7 @@ without_dev() {
 	done
 }
 
-@test "a run that gets no lock leaves nothing to whoever runs it under another lock" {
+@test "a run that does not get its lock leaves nothing to an outer run under another lock" {
 	local backend _
 	for backend in "$FILE" "$REDIS"; do
 		hold -b "$backend" --
@@ -306,7 +306,7 @@ without_dev() {
 	done
 }
 
-@test "a guard that hangs when it has told the keeper: dlock waits for it without work" {
+@test "a guard that hangs after its message to the keeper: dlock sleeps until it goes on" {
 	LD_PRELOAD=$BUILD/tests/preload/late_end.so start "$DLOCK" run -b "$REDIS" "$LOCK" -- \
 		env -u LD_PRELOAD true
 	wait_until 5 "$DLOCK" run -b "$REDIS" -n -q "$LOCK" -- true
@@ -318,13 +318,13 @@ without_dev() {
 	equal "$status" 0
 }
 
-@test "dlock is held up while it takes the lock: the keeper does not take the lock back" {
+@test "dlock is delayed while it takes the lock: the keeper does not release it" {
 	LD_PRELOAD=$BUILD/tests/preload/late_clock.so run -0 "$DLOCK" run -b "$REDIS" "$LOCK" -- \
 		env -u LD_PRELOAD echo started
 	equal "$output" started
 }
 
-@test "dlock is held up for too long after it has taken the lock: the lock is given back" {
+@test "dlock is delayed for too long after it has taken the lock: the lock is released" {
 	export LATE_GUARD_MS=2500
 	LD_PRELOAD=$BUILD/tests/preload/late_clock.so run -123 "$DLOCK" run -b "$REDIS" "$LOCK" -- \
 		touch started
@@ -334,7 +334,7 @@ lock back; the command is not started"
 	run -0 "$DLOCK" run -b "$REDIS" -n "$LOCK" -- true
 }
 
-@test "dlock is held up when the guard has taken the lock: the hold began with the command" {
+@test "dlock is delayed when the guard has taken the lock: the hold began with the command" {
 	export LATE_GUARD_MS=0
 	# The guard's parent is stopped.
 	LD_PRELOAD=$BUILD/tests/preload/late_clock.so run -0 "$DLOCK" run -b "$REDIS" \
@@ -491,7 +491,7 @@ gone() {
 	kill -KILL "$(<before)"
 }
 
-@test "a process that may not be killed is named, waited for, and costs no processor time" {
+@test "a process that may not be killed: dlock names it, and sleeps until it ends" {
 	local real before
 	strangers
 	cp "$(type -P setpriv)" as-root
@@ -629,7 +629,7 @@ redis\+sentinel:, redis\+cluster:, redlock:, zookeeper:, mysql:\$" run -b etcd:/
 	usage_error nobody help nobody
 }
 
-@test "values of options that make no sense are refused" {
+@test "senseless values of options are refused" {
 	local value option
 	for option in -w -t -k --min-hold; do
 		for value in '' x 1x -1 +1 1h-1m 1e3 ' 1' '1 ' 1..2 . s 1h30 9223372036854775807d 99999999999999999999; do
@@ -671,7 +671,7 @@ redis\+sentinel:, redis\+cluster:, redlock:, zookeeper:, mysql:\$" run -b etcd:/
 		-b 'file:?timeout=3650d&connect-timeout=3650d' "$LOCK" -- true
 }
 
-@test "URIs that make no sense are refused" {
+@test "senseless URIs are refused" {
 	local uri
 	while read -r regex uri; do
 		usage_error "$regex" run -b "$uri" "$LOCK" -- touch ran
@@ -757,7 +757,7 @@ redis\+sentinel:, redis\+cluster:, redlock:, zookeeper:, mysql:\$" run -b etcd:/
 	one_line 'Bad file descriptor$'
 }
 
-@test "-v does not say that a command runs which cannot be executed" {
+@test "-v does not report a command that cannot be executed as running" {
 	local case
 	printf '#!/bin/sh\n' >script
 	for case in -127\ ./no-such -126\ ./script -126\ / -127\ no-such; do
@@ -766,7 +766,7 @@ redis\+sentinel:, redis\+cluster:, redlock:, zookeeper:, mysql:\$" run -b etcd:/
 	done
 }
 
-@test "-q is quieter, -v tells each step, on stderr" {
+@test "-q prints less, -v reports each step, on stderr" {
 	run --separate-stderr -0 "$DLOCK" run -v "$LOCK" -- echo out
 	equal "$output" out
 	matches "$stderr" "$LOCK"
@@ -922,7 +922,7 @@ private_etc() {
 	between "$output" 20000 30000
 }
 
-@test "nonsense in the environment is refused by name" {
+@test "a senseless value in the environment is refused, with the variable's name" {
 	DLOCK_TTL=x usage_error DLOCK_TTL run "$LOCK" -- touch ran
 	DLOCK_TTL=10ms usage_error 'DLOCK_TTL|TTL|ttl' run "$LOCK" -- touch ran
 	DLOCK_WAIT=x usage_error DLOCK_WAIT run "$LOCK" -- touch ran
@@ -970,7 +970,7 @@ private_etc() {
 
 # ---- if-down
 
-@test "--if-down run runs the command without the lock, and says so; fail is the default" {
+@test "--if-down run runs the command without the lock, and warns; fail is the default" {
 	# Nobody listens there.
 	local uri=redis://127.0.0.1:1
 	run --separate-stderr -122 "$DLOCK" run -b $uri "$LOCK" -- touch ran

@@ -262,7 +262,7 @@ teardown_file() {
 	wait_until 5 no_places
 }
 
-@test "no quorum from the start: dlock says so in one line within connect-timeout, with 122" {
+@test "no quorum from the start: one line within connect-timeout, and status 122" {
 	private_ensemble
 	zk_leader "$P_DIR"
 	kill_members "$LEADER" "${FOLLOWERS[0]}"

@@ -80,7 +80,7 @@ refused() {
 	done
 }
 
-@test "error: a list that does not fit into the memory: every command says so" {
+@test "error: a list that does not fit into the memory: every command reports it" {
 	local command uri
 	tool hostile_zookeeper.py vast
 	uri="zk://127.0.0.1:$TOOL_PORT?timeout=2s&connect-timeout=3s"
@@ -109,7 +109,7 @@ refused() {
 	[[ ! -e ran ]]
 }
 
-@test "a client library that crashes: the command says so, with 122" {
+@test "a client library that crashes: the command reports it, with 122" {
 	local command uri
 	export ASAN_OPTIONS=handle_segv=0
 	tool listener ''
@@ -238,7 +238,7 @@ refused() {
 	[[ -e ran && ! -e dead ]]
 }
 
-@test "strategy node: a lock's node that dlock may not read is an error that says so, at once" {
+@test "strategy node: a node that dlock may not read is an error at once" {
 	directory
 	start "$TOOLS/znode" "$PORTS" hold "/dlock/closed-$LOCK"
 	line "$OUT" 5
@@ -249,7 +249,7 @@ refused() {
 	took "$MS" 0 2000
 }
 
-@test "every command says in one line that no server can be reached, with 122" {
+@test "every command reports in one line that no server can be reached, with 122" {
 	local args
 	for args in "acquire $LOCK" "acquire --pid $$ $LOCK" "acquire -n $LOCK" \
 		"renew $LOCK 0123456789abcdef0123456789abcdef" \
@@ -264,7 +264,7 @@ refused() {
 	done
 }
 
-@test "--if-down run runs the command without a server, and says so" {
+@test "--if-down run runs the command without a server, and warns" {
 	run --separate-stderr -0 timeout 20 "$DLOCK" run --if-down run -b "zk://127.0.0.1:1" "$LOCK" -- echo ran
 	equal "$output" ran
 	matches "$stderr" 127.0.0.1:1

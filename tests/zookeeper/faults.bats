@@ -80,7 +80,7 @@ term_came() {
 	nothing_left
 }
 
-@test "server restarted with its data lost: the command ends, and the lock can be had again" {
+@test "server restarted with its data lost: the command ends, and the lock can be taken again" {
 	private_zookeeper
 	use "$P_URI" "$P_PORT"
 	hold -t 5s --
@@ -97,7 +97,7 @@ term_came() {
 	equal "$status" 0 "status of the waiter ($(<"$err"))"
 }
 
-@test "connection black-holed: dead in time, and the next one gets it after that" {
+@test "connection black-holed: the command is dead in time, and the next one holds after that" {
 	zk_proxy
 	testify -b "$PROXY" -t 2s
 	contend "$COMMAND"
@@ -203,7 +203,7 @@ term_came() {
 	nothing_left
 }
 
-@test "--on-lost warn: the command goes on, dlock says so and exits 123 in the end" {
+@test "--on-lost warn: the command goes on, dlock reports it, and exits with 123 at the end" {
 	hold -t 2s --on-lost warn --
 	expire_owner "$NODE/$(places)"
 	wait_until 5 has_line "$HOLDER_ERR" "^dlock: $LOCK: .*lost"
@@ -261,7 +261,7 @@ term_came() {
 	nothing_left
 }
 
-@test "create reply of a waiter lost: it has one place in line" {
+@test "create reply of a waiter lost: it has one place in the queue" {
 	hold --
 	zk_proxy
 	proxy cut-on -lock-
@@ -346,7 +346,7 @@ term_came() {
 
 # ---- one server: waiters
 
-@test "connection cut while waiting: the place in line is kept" {
+@test "connection cut while waiting: the place in the queue is kept" {
 	zk_proxy
 	hold --
 	wait_in_line 1 -b "$PROXY" -- sh -c 'echo 1 >>order'
@@ -381,7 +381,7 @@ term_came() {
 	wait_until 2 no_places
 }
 
-@test "an end that is reported together with a reply is not slept over" {
+@test "an event that arrives together with a reply wakes the waiter" {
 	zk_proxy
 	# All that the server sends within this time arrives at once.
 	proxy hold 150
@@ -419,7 +419,7 @@ term_came() {
 	nothing_left
 }
 
-@test "server gone while clients wait: they say so with -v, and go on when it is back" {
+@test "server gone while clients wait: they report it with -v, and go on when it is back" {
 	private_zookeeper
 	use "$P_URI" "$P_PORT"
 	foreign_sequence _c_11111111-2222-4333-8444-555555555555-lock-
@@ -494,7 +494,7 @@ term_came() {
 	took "$MS" 400 2000
 }
 
-@test "a hold that nobody took and that could not be given back: its keeper asks for another one" {
+@test "a hold that nobody took and that could not be released: its keeper asks for another one" {
 	local waiter
 	zk_proxy
 	hold -t 4s --

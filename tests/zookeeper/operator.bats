@@ -39,7 +39,7 @@ probe_owner() {
 	nothing_left
 }
 
-@test "a node that is gone: renew, verify and release say 123, and nothing is made anew" {
+@test "a node that is gone: renew, verify and release exit with 123, and create nothing" {
 	local verb
 	for verb in renew verify release; do
 		take -t 20s
@@ -159,7 +159,7 @@ probe_owner() {
 	not zn stat "/nowhere-$LOCK" 2>/dev/null
 }
 
-@test "wait takes no place in line, and costs the server little" {
+@test "wait takes no place in the queue, and costs the server little" {
 	take -t 60s
 	local before
 	start "$DLOCK" wait "$LOCK"
@@ -176,7 +176,7 @@ probe_owner() {
 	equal "$status" 0
 }
 
-@test "break hands the lock to the first in line, and the holder's command ends at once" {
+@test "break gives the lock to the first waiter, and the holder's command ends at once" {
 	hold -t 30s --
 	wait_in_line 1 -- sh -c 'echo first >>order'
 	local first=$PID

@@ -36,7 +36,7 @@ UUID='[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}'
 	nothing_left
 }
 
-@test "the token is not to be read on the server" {
+@test "the token cannot be read on the server" {
 	hold --
 	local name
 	for name in $(zn ls "$NODE"); do
@@ -171,7 +171,7 @@ requests_of() {
 		END { print after - before }' before after
 }
 
-@test "requests for one hand-over do not grow with the waiters" {
+@test "the requests of one handoff do not grow with the waiters" {
 	private_zookeeper
 	use "$P_URI" "$P_PORT"
 	local n all=() before
@@ -325,7 +325,7 @@ left_or_again() {
 	wait_until 2 no_places
 }
 
-@test "an entry that was free when it was made holds, whatever it says" {
+@test "an entry that was free when it was made holds, whatever its text is" {
 	foreign_sequence _c_00000000-0000-4000-8000-000000000001-lock- 'state=new&taken=0&'
 	run -124 "$DLOCK" run -w 3s "$LOCK" -- touch ran
 	[[ ! -e ran ]]
@@ -494,7 +494,7 @@ session_is() {
 	nothing_left
 }
 
-@test "waiting: a session that expires enters the queue again, at its end, and -v says so" {
+@test "waiting: a session that expires enters the queue again, at its end, and -v reports it" {
 	hold --
 	wait_in_line 1 -v -- sh -c 'echo first >>order'
 	local first=$PID err=$ERR old
@@ -555,7 +555,7 @@ again() {
 	wait_until 2 eval '[[ -z $(zn_as joe:Sesame8 ls "$NODE" 2>/dev/null) ]]'
 }
 
-@test "without a right to a node the status is 122, and the message says who is refused what" {
+@test "no permission for a node: status 122, and a message with the user and the permission" {
 	local root=/closed-$LOCK uri
 	"$DLOCK" run -b "zookeeper://joe:Sesame8@127.0.0.1:$ZK_PORT$root" "$LOCK" -- true
 	for uri in "$ZK$root" "zookeeper://joe:wrong@127.0.0.1:$ZK_PORT$root" \
@@ -567,7 +567,7 @@ again() {
 	[[ ! -e ran ]]
 }
 
-@test "when the server refuses the login, the status is 122, and the message has AuthFailed" {
+@test "the server refuses the login: status 122, and a message with AuthFailed" {
 	private_zookeeper DigestAuthenticationProvider.enabled=false
 	run --separate-stderr -122 timeout 20 "$DLOCK" run -b "zookeeper://joe:Sesame8@127.0.0.1:$P_PORT" "$LOCK" -- touch ran
 	one_line 'AuthFailed|authentication' "127\.0\.0\.1"
@@ -753,7 +753,7 @@ again() {
 	run -124 "$DLOCK" run -n -s "$LOCK" -- true
 }
 
-@test "a foreign holder that ends its session lets the first in line in" {
+@test "a foreign holder's session ends: the first waiter gets the lock" {
 	foreign_sequence _c_11111111-2222-4333-8444-555555555555-lock-
 	wait_in_line 1 -- sh -c 'echo 1 >>order'
 	local first=$PID
@@ -765,7 +765,7 @@ again() {
 	equal "$(tr '\n' ' ' <order)" "1 2 "
 }
 
-@test "nodes that are no places in line do not disturb" {
+@test "nodes that are no entries of the queue are ignored" {
 	directory
 	zn create "$NODE/notes" hello
 	zn create "$NODE/lock-" hello
@@ -777,7 +777,7 @@ again() {
 	zn wipe "$NODE"
 }
 
-@test "of the data in nodes of others, status shows nothing harmful" {
+@test "status prints no control characters of the data in foreign nodes" {
 	foreign_sequence _c_11111111-2222-4333-8444-555555555555-lock- \
 		"$(printf 'host=\e[31mEVIL%%0aX\e]0;x\a&pid=99999999999999999999&since=-1&cmd=\n\n%%1b[31m')"
 	run --separate-stderr -124 "$DLOCK" run -n "$LOCK" -- true
