@@ -25,8 +25,8 @@ static int open_process(struct pidfd *process, pid_t pid, bool signalled, struct
 	int result = pidfd_init(process, pid, err);
 
 	if (!result && signalled && pidfd_signal(process, 0)) {
-		error_set(err, ERROR_USAGE, errno, "cannot tell that process of a loss (without: "
-			  "--on-lost warn)");
+		error_set(err, ERROR_USAGE, errno, "this user may not signal that process when the "
+			  "lock is lost; --on-lost warn sends no signal");
 		result = -1;
 	}
 	if (result)
@@ -127,7 +127,7 @@ static void release_unprinted(struct session *session, const char *token)
 
 	if (!ask_hold(session, KEEPER_VERB_RELEASE, &request, &reply, &err))
 		return;
-	error_prefix(&err, "cannot give it back");
+	error_prefix(&err, "cannot release it");
 	log_fail(&err);
 }
 
@@ -221,15 +221,15 @@ static int report_reply(const struct session *session, enum keeper_verb verb, co
 	const uint64_t identity = uri_identity(&session->settings.uri);
 
 	if (reply->outcome == OUTCOME_LOST) {
-		log_print(LEVEL_WARNING, "this token is not the holder%s",
+		log_print(LEVEL_WARNING, "this token does not hold the lock%s",
 			    token_scope(token, session->name, identity) == TOKEN_OF_NAME
-			    ? " here: it was made for another --backend" : "");
+			    ? " here: it is of another --backend" : "");
 		return EXIT_LOST;
 	}
 	if (verb == KEEPER_VERB_RENEW)
 		print_renewed(session, reply);
 	else if (verb == KEEPER_VERB_VERIFY)
-		log_print(LEVEL_STEP, "this token is the holder");
+		log_print(LEVEL_STEP, "this token holds the lock");
 	else
 		log_print(LEVEL_STEP, "released");
 	return 0;

@@ -83,7 +83,7 @@ static int report_probe(struct session *session, struct findings *findings, stru
 	if (take_probe(session, &taken_us, &released_us, err))
 		return -1;
 	findings_add(findings, FINDING_OK, "probe", NULL,
-		     "a lock was taken in %.2f ms, connection included, and given back in %.2f ms",
+		     "acquired a lock in %.2f ms, connection included, and released it in %.2f ms",
 		     (double)taken_us / 1000, (double)released_us / 1000);
 	return 0;
 }
@@ -97,7 +97,7 @@ static void check_secrets(const struct session *session, struct findings *findin
 		 !uri_param(&session->settings.uri, "password-file"))
 		findings_add(findings, FINDING_NOTE, "password",
 			     "put it into a file, and name that with ?password-file=",
-			     "stands on the command line: ps shows it until dlock has hidden it, "
+			     "is on the command line: ps shows it until dlock has hidden it, "
 			     "and the shell's history keeps it");
 	else if (session->settings.uri.password)
 		findings_add(findings, FINDING_OK, "password", NULL,

@@ -128,8 +128,8 @@ static int set_entry(struct loader *loader, const char *name, const char *value,
 		return error_set(err, ERROR_USAGE, 0, "unknown key '%s': %s",
 				 text_quote(name, strlen(name), quoted), in_section
 				 ? "a section has uri, ttl, wait and kill-after"
-				 : "before the first section belong backend, ttl, wait, contain, "
-				   "log and require-backend");
+				 : "backend, ttl, wait, contain, log and require-backend belong "
+				   "before the first section");
 	if (find_entry(config, config->files, loader->section, name))
 		return error_set(err, ERROR_USAGE, 0, "'%s' is set twice", name);
 	if (check_value(key, value, err))
@@ -169,7 +169,7 @@ static int begin_section(struct loader *loader, const char *line, struct error *
 	loader->section[length] = '\0';
 	loader->section_line = loader->line;
 	if (find_entry(loader->config, loader->config->files, loader->section, NULL))
-		return error_set(err, ERROR_USAGE, 0, "section [%s] is there twice",
+		return error_set(err, ERROR_USAGE, 0, "section [%s] is given twice",
 				 loader->section);
 	return 0;
 }

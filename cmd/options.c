@@ -41,7 +41,7 @@ const struct option_row option_rows[] = {
 	{ 'E', "conflict-exit-code", "N", "exit status for 'not obtained' (default: 124)",
 	  HOLDING_COMMANDS | COMMAND_WAIT, OPTION_NUMBER, FIELD(conflict_exit_code), 0, 255 },
 	{ 0, "min-hold", "DUR", "keep the lock at least this long, even when it is\n"
-	  "given back earlier", HOLDING_COMMANDS, OPTION_DURATION, FIELD(run.min_hold_ms), 0, 0 },
+	  "released earlier", HOLDING_COMMANDS, OPTION_DURATION, FIELD(run.min_hold_ms), 0, 0 },
 	{ 0, "once-per", "DUR", "let the command succeed once in this time on all hosts\n"
 	  "together; when it fails, another host runs it", COMMAND_RUN,
 	  OPTION_DURATION, FIELD(run.once_ms), 0, 0 },
@@ -80,7 +80,7 @@ const struct option_row option_rows[] = {
 	{ 0, "note", "TEXT", "show this text to those who are refused the lock, and in\n"
 	  "status",
 	  HOLDING_COMMANDS, OPTION_TEXT, FIELD(run.note), 0, 0 },
-	{ 0, "replace-waiters", NULL, "send away earlier waiters that also have this option",
+	{ 0, "replace-waiters", NULL, "replace earlier waiters that also have this option",
 	  HOLDING_COMMANDS, OPTION_FLAG, FIELD(run.replaces), 0, 0 },
 	{ 0, "syslog", NULL, "send messages to syslog, too", HOLDING_COMMANDS,
 	  OPTION_FLAG, FIELD(syslog), 0, 0 },
@@ -208,7 +208,7 @@ static const struct {
 } hints[] = {
 	{ " list ls ", "'dlock status' shows locks" },
 	{ " lock ", "to take a lock: 'dlock run NAME -- COMMAND' or 'dlock acquire NAME'" },
-	{ " unlock -u --unlock ", "'dlock release' gives back what 'dlock acquire' took" },
+	{ " unlock -u --unlock ", "'dlock release' releases what 'dlock acquire' took" },
 	{ " -x -e --exclusive ", "a lock is exclusive unless --shared is given" },
 	{ " --timeout ", "the option is --wait" },
 	{ " --nb ", "the option is --nonblock" },

@@ -49,7 +49,7 @@ static int choose_name(struct run *run, struct error *err)
 		return error_set(err, ERROR_USAGE, 0, "no command given behind '--'");
 	if (options->operand_count > 1)
 		return error_set(err, ERROR_USAGE, 0, options->operands[1][0] == '-'
-				 ? "'%s' stands after NAME: options go before it"
+				 ? "'%s' is after NAME: options go before it"
 				 : options->shell[2]
 				 ? "there is also '%s': put all of the STRING of -c in quotes"
 				 : "one NAME is wanted before '--', but there is also '%s'",

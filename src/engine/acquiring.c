@@ -185,7 +185,7 @@ static enum acquired handle_acquiring(struct supervisor *s, const struct keeper_
 	case KEEPER_HELD:
 		return check_offer(s);
 	case KEEPER_WITHDRAWN:
-		supervisor_log(s, LEVEL_STEP, "dlock was stopped when its turn came; back in line");
+		supervisor_log(s, LEVEL_STEP, "dlock was stopped when its turn came; back in the queue");
 		keeper_retry(&s->keeper);
 		return ACQUIRED_NOT_YET;
 	case KEEPER_WAITING:
@@ -359,7 +359,7 @@ static enum acquired refuse_token(struct supervisor *s, enum token_scope scope)
 		s->level = 0;
 		return ACQUIRED_NOT_YET;
 	}
-	error_set(&s->result->error, ERROR_REFUSED, 0, "the hold that DLOCK_TOKEN is of has ended");
+	error_set(&s->result->error, ERROR_REFUSED, 0, "the hold of DLOCK_TOKEN has ended");
 	return ACQUIRED_NO;
 }
 

@@ -45,7 +45,7 @@ enum run_event {
 	EVENT_RELEASED,
 	EVENT_NOT_RELEASED,
 	EVENT_NOT_OBTAINED,
-	EVENT_REPLACED,		/* a newer waiter has sent this one away */
+	EVENT_REPLACED,		/* a newer waiter has replaced this one */
 	EVENT_FAILED,		/* dlock ends for this reason */
 	RUN_EVENTS,
 };
@@ -133,7 +133,7 @@ struct run_result {
 	struct holder holder;
 	int64_t age_ms;
 	bool done;		/* holder has done this run's work: --once-per */
-	bool replaced;		/* holder is a newer waiter, which has sent this one away */
+	bool replaced;		/* holder is a newer waiter, which has replaced this one */
 	struct run_facts facts;
 	struct error error;
 };

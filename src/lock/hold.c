@@ -26,8 +26,8 @@
 static enum outcome refuse_fence(uint64_t fence, struct error *err)
 {
 	error_set(err, ERROR_REFUSED, 0, "the fence would be %" PRIu64 ", which no clock gives: "
-		  "somebody has written the last fence; when the lock is free, remove where it is "
-		  "stored, see dlock-backends(7)", fence);
+		  "somebody has written the last fence; remove that when the lock is free, see "
+		  "dlock-backends(7)", fence);
 	return OUTCOME_ERROR;
 }
 

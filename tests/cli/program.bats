@@ -213,7 +213,7 @@ misused() {
 	misused 125 "option -c needs an argument" run a -c
 	misused 125 "--command: no STRING given" run a --command=
 	misused 125 "there is also 'hi': put all of the STRING of -c in quotes" run a -c echo hi
-	misused 125 "'-n' stands after NAME: options go before it" run a -n -c true
+	misused 125 "'-n' is after NAME: options go before it" run a -n -c true
 	misused 125 "there is no terminal to ask on; --yes breaks the lock without asking" break a
 	misused 125 "'b' is one operand too many; usage: dlock help [COMMAND]" help run b
 	misused 125 "no help for 'frob', which is no command; try 'dlock --help'" help frob

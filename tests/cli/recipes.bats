@@ -494,7 +494,7 @@ reports() {
 	join "$PID" 5
 	equal "$status" 123
 	ended "$(<publisher)"
-	equal "$(<"$ERR")" "dlock: reports: this token is not the holder"
+	equal "$(<"$ERR")" "dlock: reports: this token does not hold the lock"
 }
 
 @test "POSIX sh recipe" {
@@ -522,7 +522,7 @@ reports() {
 	echo "dlock break -q -b $REDIS --yes inbox" >import-file.does
 	run --separate-stderr -123 dash block
 	equal "$(wc -l <ran)" 1 "steps"
-	equal "${stderr_lines[0]}" "dlock: inbox: this token is not the holder"
+	equal "${stderr_lines[0]}" "dlock: inbox: this token does not hold the lock"
 }
 
 # yaml_lines KEY: the list items, or the text, of that key in ./block

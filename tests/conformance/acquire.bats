@@ -706,7 +706,7 @@ nests() {
 	for verb in verify renew release; do
 		run --separate-stderr -123 "$DLOCK" "$verb" "$LOCK" "$TOKEN"
 		run --separate-stderr -123 "$DLOCK" "$verb" "$LOCK" "$TOKEN+1"
-		one_line 'not the holder'
+		one_line 'does not hold the lock'
 	done
 	run --separate-stderr -123 nested +1
 	equal "$output" ""
@@ -840,10 +840,10 @@ ended_hold() {
 		run --separate-stderr -123 env DLOCK_NAME="$name" DLOCK_TOKEN="$token" \
 			timeout 10 "$DLOCK" acquire -n "$LOCK"
 		equal "$output" "" "stdout of acquire, with DLOCK_NAME=$name"
-		one_line "^dlock: $LOCK: the hold that DLOCK_TOKEN is of has ended\$"
+		one_line "^dlock: $LOCK: the hold of DLOCK_TOKEN has ended\$"
 		run --separate-stderr -123 env DLOCK_NAME="$name" DLOCK_TOKEN="$token" \
 			timeout 10 "$DLOCK" run -n --if-down run "$LOCK" -- touch ran
-		one_line "^dlock: $LOCK: the hold that DLOCK_TOKEN is of has ended\$"
+		one_line "^dlock: $LOCK: the hold of DLOCK_TOKEN has ended\$"
 	done
 	[[ ! -e ran ]]
 }

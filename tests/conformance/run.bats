@@ -856,7 +856,7 @@ release_refused() {
 		release
 		is_free
 		run --separate-stderr -123 "$DLOCK" release "$LOCK" "$TOKEN"
-		one_line 'not the holder'
+		one_line 'does not hold the lock'
 	done
 	nothing_left
 	# The same from within the command.

@@ -112,14 +112,14 @@ probe_owner() {
 	run --separate-stderr -0 "$DLOCK" run -v -n -b "$other" "$LOCK" -- true
 	matches "$stderr" 'already held'
 	run --separate-stderr -123 "$DLOCK" verify -b "$FILE" "$LOCK"
-	one_line 'not the holder here: it was made for another --backend$'
+	one_line 'does not hold the lock here: it is of another --backend$'
 	"$DLOCK" release "$LOCK"
 	run --separate-stderr -0 "$DLOCK" run -v -n -b "$other" "$LOCK" -- true
 	matches "$stderr" 'acquired after'
 	run --separate-stderr -123 "$DLOCK" run -n -b "${REDIS/redis:/valkey:}?timeout=1s" "$LOCK" -- touch ran
 	one_line 'has ended$'
 	run --separate-stderr -123 "$DLOCK" verify "$LOCK"
-	one_line 'not the holder$'
+	one_line 'token does not hold the lock$'
 	[[ ! -e ran ]]
 }
 

@@ -79,7 +79,7 @@ listens() {
 	took "$MS" 0 1500
 	timed "$DLOCK" run -b "redis+sentinel://$STALE/m?connect-timeout=500ms&timeout=500ms" "$LOCK" -- touch ran
 	equal "$status" 122
-	one_line 'no master, but a replica'
+	one_line 'is a replica, not the master'
 	took "$MS" 400 2000
 	# none
 	timed "$DLOCK" run -b "redis+sentinel://$dead/m" "$LOCK" -- touch ran

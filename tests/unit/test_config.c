@@ -76,7 +76,7 @@ static const struct {
 	{ "\n\n # c\nfoo\nttl = x", "x.conf:4: not a setting" },
 	{ "redis//u:s3cret@h", "unknown key" },	/* ':' separates, too */
 	{ "redis://u:s3cret@h", "x.conf:1: unknown key 'redis'" },
-	{ "colour = red", "x.conf:1: unknown key 'colour': before the first section" },
+	{ "colour = red", "x.conf:1: unknown key 'colour': backend, ttl, wait" },
 	{ "TTL = 1s", "unknown key 'TTL'" },
 	{ "uri = x", "unknown key 'uri'" },
 	{ "\x1b[2J = x", "unknown key '?[2J'" },
@@ -94,8 +94,8 @@ static const struct {
 	{ "wait = 1s\nwait = 1s", "'wait' is set twice" },
 	{ "backend = a\n\nbackend = b", "x.conf:3: 'backend' is set twice" },
 	{ "[a]\nuri = x\nuri = y", "x.conf:3: 'uri' is set twice" },
-	{ "[a]\nuri = x\n[b]\nuri = y\n[a]\nuri = z", "x.conf:5: section [a] is there twice" },
-	{ "[a]\nuri = x\n[a]\n", "x.conf:3: section [a] is there twice" },
+	{ "[a]\nuri = x\n[b]\nuri = y\n[a]\nuri = z", "x.conf:5: section [a] is given twice" },
+	{ "[a]\nuri = x\n[a]\n", "x.conf:3: section [a] is given twice" },
 	{ "[a]", "x.conf:1: section [a] has no uri" },
 	{ "\n[a]\n\n[b]\nuri = x", "x.conf:2: section [a] has no uri" },
 	{ "[a]\nuri =", "x.conf:2: 'uri' has no value" },
@@ -182,7 +182,7 @@ static void test_precedence(void)
 	CHECK_HAS(err.message, "system.conf:1: ttl: bad duration");
 	CHECK_INT(config_load_text(&config, "[a]\nuri=1\n[a]\nuri=2", "system.conf", false,
 				   &err), -1);
-	CHECK_HAS(err.message, "system.conf:3: section [a] is there twice");
+	CHECK_HAS(err.message, "system.conf:3: section [a] is given twice");
 	config_finish(&config);
 }
 

@@ -272,7 +272,7 @@ static void report_ended(const struct redis_conn *conn, struct error *err)
 
 	if (closed && is_first_contact(conn))
 		error_set(err, ERROR_UNAVAILABLE, 0, "%s: closed the connection without an answer, "
-			  "as a server does that wants TLS (%s)", conn->address->label,
+			  "like a server that requires TLS (%s)", conn->address->label,
 			  conn->address->tls.on);
 	else
 		error_prefix(err, "%s", conn->address->label);
@@ -416,7 +416,7 @@ static int check_login(struct redis_conn *conn, const redisReply *reply, struct 
 	conn->replica = last && conn->address->master &&
 		(!redis_has_shape(reply, "s") || strcmp(reply->element[0]->str, "master") != 0);
 	if (conn->replica)
-		return error_set(err, ERROR_UNAVAILABLE, 0, "%s: is no master, but a replica",
+		return error_set(err, ERROR_UNAVAILABLE, 0, "%s: is a replica, not the master",
 				 conn->address->label);
 	return 0;
 }

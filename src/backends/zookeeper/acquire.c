@@ -407,7 +407,7 @@ static int take_refusal(struct zk_backend *zk, int rc, struct error *err)
 	struct zk_own *own = &zk->own;
 
 	if (rc == ZNOCHILDRENFOREPHEMERALS)
-		error_set(err, ERROR_REFUSED, 0, "%s: %.200s is a node by itself: others take "
+		error_set(err, ERROR_REFUSED, 0, "%s: %.200s has no queue: others take "
 			  "this lock with ?strategy=node", zk->conn.label, own->directory);
 	else if (rc != ZNONODE)
 		zk_call_error(&zk->conn, rc, "create a node in", own->directory, err);
