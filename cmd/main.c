@@ -134,6 +134,8 @@ static void print_help(const struct command *command)
 	if (durations)
 		printf("\nDUR is a number with a unit (ms s m h d; none: seconds), or a sum: "
 		       "1h30m.\n");
+	if (strstr(command->usage, "PATTERN"))
+		printf("\nA PATTERN has * ? or [ in it; put it in quotes, as in 'deploy-*'.\n");
 	if (command->bit != COMMAND_RUN)
 		return;
 	printf("Without NAME, a name is derived from the command line, the same on every host.\n"

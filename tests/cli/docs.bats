@@ -544,6 +544,11 @@ hung_server() {
 	same wanted found 'exit status'
 }
 
+@test "--help explains a pattern where there may be one" {
+	equal "$("$DLOCK" help status | grep -c "^A PATTERN has ")$("$DLOCK" help break | grep -c "^A PATTERN has ")" 11
+	not grep -q PATTERN <<<"$("$DLOCK" help wait)"
+}
+
 @test "dlock.1 has the options of run in one list, and of other commands what differs" {
 	local command flag
 	for command in $(commands); do
