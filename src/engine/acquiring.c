@@ -185,7 +185,8 @@ static enum acquired handle_acquiring(struct supervisor *s, const struct keeper_
 	case KEEPER_HELD:
 		return check_offer(s);
 	case KEEPER_WITHDRAWN:
-		supervisor_log(s, LEVEL_STEP, "dlock was stopped when its turn came; back in the queue");
+		supervisor_log(s, LEVEL_STEP,
+			       "dlock was stopped when its turn came; back in the queue");
 		keeper_retry(&s->keeper);
 		return ACQUIRED_NOT_YET;
 	case KEEPER_WAITING:

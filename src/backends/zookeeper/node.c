@@ -110,7 +110,7 @@ enum outcome zk_node_acquire(struct zk_backend *zk, const struct request *reques
 		     !zk_conn_again(&zk->conn, err)))
 			return outcome;
 	}
-	error_set(err, ERROR_UNAVAILABLE, 0, "%s: %.200s is created and removed again and again", zk->conn.label,
-		  own->directory);
+	error_set(err, ERROR_UNAVAILABLE, 0, "%s: %.200s is created and removed again and again",
+		  zk->conn.label, own->directory);
 	return OUTCOME_ERROR;
 }
