@@ -100,6 +100,33 @@ static void check_role(const struct facts *facts, struct findings *findings)
 			     get_fact(facts, "wsrep_cluster_size"), get_fact(facts, "wsrep_ready"));
 }
 
+/* Check Group Replication, whose members a common account may not see. */
+static void check_group(struct mysql_backend *my, const struct facts *facts,
+			struct findings *findings)
+{
+	struct error ignored = { 0 };
+	MYSQL_RES *rows = NULL;
+	MYSQL_ROW row;
+	bool outside;
+
+	if (!get_fact(facts, "group_replication_group_name")[0])
+		return;
+	if (mysql_run(my, &my->conn, sql_check_group, NULL, &rows, &ignored)) {
+		findings_add(findings, FINDING_WARNING, "cluster", "GRANT SELECT ON "
+			     "performance_schema.replication_group_members TO this account",
+			     "Group Replication: this account may not see whether this server is "
+			     "part of its group, and cannot pass over one that is not");
+		return;
+	}
+	row = mysql_fetch_row(rows);
+	outside = row[2][0] != '0';
+	findings_add(findings, outside ? FINDING_ERROR : FINDING_OK, "cluster",
+		     outside ? "name all members of the group" : NULL,
+		     "Group Replication, %.20s members, this one is %.20s%s", row[0], row[1],
+		     outside ? ": it is not part of the group, or the group has no majority" : "");
+	mysql_free_result(rows);
+}
+
 /* Check replication: after a fail-over the new primary may lack the last commits. */
 static void check_replication(const struct mysql_backend *my, const struct facts *facts,
 			      struct findings *findings)
@@ -170,6 +197,7 @@ int mysql_check(struct backend *backend, struct findings *findings, struct error
 	if (!failed) {
 		check_version(&facts, findings);
 		check_role(&facts, findings);
+		check_group(my, &facts, findings);
 		check_replication(my, &facts, findings);
 		check_connections(&facts, findings);
 		check_durability(&facts, findings);

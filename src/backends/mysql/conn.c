@@ -164,13 +164,29 @@ static void set_options(MYSQL *mysql, const struct mysql_address *address, int64
 	api_allow_clear(mysql, address->tls == MYSQL_TLS_VERIFIED);
 }
 
+/* Returns a reason to use another one of several hosts, or NULL. */
+static const char *find_reason(MYSQL *mysql)
+{
+	MYSQL_RES *rows;
+	bool outside;
+
+	if (mysql_query(mysql, sql_is_writable) && mysql_errno(mysql) == MYSQL_READ_ONLY)
+		return "read-only";
+	/* An account that may not see the members of a group gets an error. */
+	rows = mysql_query(mysql, sql_is_outside) ? NULL : mysql_store_result(mysql);
+	outside = rows && mysql_fetch_row(rows)[0][0] != '0';
+	mysql_free_result(rows);
+	return outside ? "not part of its group, or the group has no majority" : NULL;
+}
+
 /* Connect to the present host of address, by deadline_ms. */
 static int connect_host(struct mysql_conn *conn, int64_t deadline_ms, struct error *err)
 {
 	const struct mysql_address *address = conn->address;
 	const struct uri_host *host = &address->hosts[address->at];
 	MYSQL *mysql = mysql_init(NULL);
-	bool done, passed, read_only = false;
+	const char *reason = NULL;
+	bool done, passed;
 
 	if (!mysql)
 		memory_exit();
@@ -181,21 +197,19 @@ static int connect_host(struct mysql_conn *conn, int64_t deadline_ms, struct err
 	done = mysql_real_connect(mysql, host->name, address->user, address->password,
 				  address->database, host->port, address->socket,
 				  CLIENT_MULTI_STATEMENTS | CLIENT_FOUND_ROWS);
-	/* With several hosts, skip one that is read-only. */
-	if (done && address->host_count > 1)
-		read_only = mysql_query(mysql, sql_is_writable) &&
-			    mysql_errno(mysql) == MYSQL_READ_ONLY;
-	passed = end_bound();
 	conn->code = mysql_errno(mysql);
+	if (done && address->host_count > 1)
+		reason = find_reason(mysql);
+	passed = end_bound();
 	conn->number = (int64_t)mysql_thread_id(mysql);
 	conn->fresh = true;
 	tune_socket(mysql_conn_fd(conn));
 	api_forbid_reconnect(mysql);
 	if (passed)
 		error_set(err, ERROR_UNAVAILABLE, ETIMEDOUT, "%s: cannot connect", address->label);
-	else if (read_only)
-		error_set(err, ERROR_UNAVAILABLE, 0, "%s: read-only", address->label);
-	else if (!done || conn->code)
+	else if (reason)
+		error_set(err, ERROR_UNAVAILABLE, 0, "%s: %s", address->label, reason);
+	else if (!done)
 		mysql_refusal(address, conn->code, mysql_error(mysql), err);
 	/* Connector/C accepts a server without TLS, unless the certificate is to be verified. */
 	else if (address->tls != MYSQL_TLS_DISABLED && !mysql_get_ssl_cipher(mysql))
@@ -259,8 +273,10 @@ static int report_failure(struct mysql_conn *conn, bool passed, struct error *er
 		return -1;
 	}
 	mysql_refusal(address, conn->code, mysql_error(conn->mysql), err);
-	if (class == MYSQL_LOSS || (class == MYSQL_ELSEWHERE && !conn->session))
+	if (class == MYSQL_LOSS)
 		mysql_conn_close(conn);
+	else if (class == MYSQL_ELSEWHERE && !conn->session)
+		leave_host(conn);
 	conn->pending = false;
 	return -1;
 }

@@ -13,7 +13,9 @@ enum {
 	STATEMENT_LOG = 1665,
 	CONNECTION_KILLED = 1927,	/* MariaDB */
 	OFFLINE = 3032,
-	ROLLED_BACK = 3101,		/* MySQL: group replication */
+	HOOK_FAILED = 3100,		/* MySQL: group replication */
+	ROLLED_BACK = 3101,
+	HOLD_TIMEOUT = 3796, HOLD_STATE = 3797,
 	TLS_REQUIRED = 3159,
 	LOCK_NOWAIT = 3572,		/* MySQL since 8.0.1: NOWAIT */
 	CLIENT_TIMEOUT = 4031,		/* MySQL: wait_timeout */
@@ -52,6 +54,8 @@ static const struct refusal {
 	/* Galera borrows this number. */
 	{ ERROR_UNAVAILABLE, MYSQL_ELSEWHERE, "the node is not part of a cluster with a quorum",
 	  { ER_UNKNOWN_COM_ERROR } },
+	{ ERROR_UNAVAILABLE, MYSQL_ELSEWHERE, "the member cannot commit with its group",
+	  { HOOK_FAILED, HOLD_TIMEOUT, HOLD_STATE } },
 	{ ERROR_UNAVAILABLE, MYSQL_CONTENTION, "other sessions get in the way",
 	  { ER_LOCK_WAIT_TIMEOUT, LOCK_NOWAIT, ER_LOCK_DEADLOCK, ER_QUERY_INTERRUPTED,
 	    ROLLED_BACK } },

@@ -153,9 +153,10 @@ int mysql_run(struct mysql_backend *my, struct mysql_conn *conn, const char *sql
 			return 0;
 		}
 		roll_back(conn);
-		/* Do not repeat a request to a server that hangs. */
+		/* Do not repeat a request to a server that hangs, but send it to the next one. */
 		if (my->base.resent || conn->session || conn->mysql || !conn->sent ||
-		    err->kind != ERROR_UNAVAILABLE || err->errnum == ETIMEDOUT)
+		    err->kind != ERROR_UNAVAILABLE ||
+		    (err->errnum == ETIMEDOUT && address->host_count == 1))
 			return -1;
 		sent_to = address->at;
 		if (rows)

@@ -13,3 +13,8 @@ SHOW GLOBAL VARIABLES WHERE Variable_name IN ('version', 'version_comment', 'rea
 -- name: check_status
 SHOW SESSION STATUS WHERE Variable_name IN ('Threads_connected', 'Ssl_cipher', 'wsrep_ready',
   'wsrep_cluster_size');
+
+-- name: check_group
+-- The members of Group Replication, the state of this one, and whether it is outside of the group.
+SELECT COUNT(*), MAX(IF(member_id IN ('', @@server_uuid), member_state, '')), ({outside})
+  FROM performance_schema.replication_group_members;

@@ -18,6 +18,16 @@ TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))
 -- name: is_writable
 SET @writable = {writable};
 
+-- name: outside
+-- True on a member of Group Replication that is not part of its group, such as an old primary that
+-- was started again, or whose group has no majority: what it commits is lost, or waits for others.
+SELECT COALESCE(SUM(member_state = 'UNREACHABLE') * 2 >= COUNT(*) OR
+    SUM(member_id IN ('', @@server_uuid) AND member_state <> 'ONLINE') > 0, 0)
+  FROM performance_schema.replication_group_members
+
+-- name: is_outside
+SELECT /*!80000 ({outside}) OR */ 0;
+
 -- name: session
 -- The settings that precede the first request of each connection, so that statements do not depend
 -- on the server's defaults. Lifts time limits of statements, because waiters sleep in one. @home is
