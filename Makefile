@@ -9,7 +9,7 @@
 # make torture   random faults against many locks; ROUNDS, BACKENDS, SEED: tests/torture/README.md
 # make check-debian13 check-deb  all tests in a tree of Debian 13, VALKEY=1 with Valkey; the
 #                packages in fresh trees
-# make check-newest  conformance with the servers of Debian unstable, and Oracle's client library
+# make check-newest  suites of MySQL 9 and its fail-over, Redis, Valkey, ZooKeeper, newest MariaDB
 # make check-arm64   a build for aarch64, which runs with qemu-user
 # make lint format bench fuzz model install uninstall clean
 #
