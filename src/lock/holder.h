@@ -29,7 +29,8 @@ struct holder {
 	 * of the server, or of the holder's host. 0: not released, as far as known.
 	 */
 	int64_t kept_ms;
-	int64_t done_ms;	/* its command ended with 0, with --once-per: ms since the epoch; 0: no */
+	/* Its command ended with 0, under --once-per: ms since the epoch; 0: it did not. */
+	int64_t done_ms;
 	int64_t min_ms;		/* the minimum hold of `dlock acquire`; 0: none, or not known */
 	/* The process that the hold lives with ends it then: ms since the epoch; 0: it does not. */
 	int64_t until_ms;
@@ -51,9 +52,9 @@ void holder_host(char host[static HOLDER_HOST_SIZE]);
 #define HOLDER_COLUMN_SIZE 800
 
 /*
- * Write "ttl=…&host=…&user=…&cmd=…&pid=…&since=…&kept=…&done=…&min=…&until=…&replaces=1&note=…" and a
- * NUL, with percent-encoded values and without those that are not known. The note comes last, and is cut
- * to fit into a table's column. Returns the length.
+ * Write "ttl=…&host=…&user=…&cmd=…&pid=…&since=…&kept=…&done=…&min=…&until=…&replaces=1&note=…"
+ * and a NUL, with percent-encoded values and without those that are not known. The note comes last,
+ * and is cut to fit into a table's column. Returns the length.
  */
 size_t holder_encode(const struct holder *holder, char buf[static HOLDER_TEXT_SIZE]);
 
