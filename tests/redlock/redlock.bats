@@ -88,7 +88,7 @@ lost() {
 	done
 	for hosts in a a,b,c,d,e,f,g,h,i; do
 		run --separate-stderr -125 "$DLOCK" run -b "redlock://$hosts" "$LOCK" -- true
-		one_line 'name 3, 5 or 7 nodes'
+		one_line 'name 3, 5 or 7, (or use redis:|as in redlock:)'
 	done
 	run --separate-stderr -125 "$DLOCK" run -b "redlock://a,b,c?node-timeout=0" "$LOCK" -- true
 	one_line 'node-timeout'

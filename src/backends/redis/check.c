@@ -77,20 +77,10 @@ static void report_facts(char facts[static FACTS][32], struct findings *findings
 	}
 }
 
-/* Read a setting by CONFIG GET, which many managed servers forbid; "": not known. */
-static void read_setting(struct redis_client *client, const char *name, char *buf, size_t size)
-{
-	const char *const get[] = { "CONFIG", "GET", name, NULL };
-	struct error ignored = { 0 };
-	const redisReply *reply = redis_command(client, get, &ignored);
-
-	if (reply && redis_has_shape(reply, ".s"))
-		snprintf(buf, size, "%s", reply->element[1]->str);
-}
-
 static void check_info(struct redis_client *client, struct findings *findings)
 {
 	static const char *const argv[] = { "INFO", NULL };
+	static const char *const get[] = { "CONFIG", "GET", "appendfsync", NULL };
 	char facts[FACTS][32] = { "" };
 	struct error err = { 0 };
 	const redisReply *reply = redis_command(client, argv, &err);
@@ -103,7 +93,10 @@ static void check_info(struct redis_client *client, struct findings *findings)
 	}
 	for (size_t i = 0; i < sizeof(info_fields) / sizeof(info_fields[0]); i++)
 		redis_info_field(reply->str, info_fields[i], facts[i], sizeof(facts[i]));
-	read_setting(client, "appendfsync", facts[FSYNC], sizeof(facts[FSYNC]));
+	/* Many managed servers forbid it. */
+	reply = redis_command(client, get, &err);
+	if (reply && redis_has_shape(reply, ".s"))
+		snprintf(facts[FSYNC], sizeof(facts[FSYNC]), "%s", reply->element[1]->str);
 	snprintf(facts[WANTED], sizeof(facts[WANTED]), "%lld", (long long)client->replicas);
 	report_facts(facts, findings);
 }

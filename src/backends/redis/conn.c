@@ -300,19 +300,14 @@ static int continue_handshake(struct redis_conn *conn, struct error *err)
 
 int redis_conn_reach(struct redis_conn *conn, struct error *err)
 {
-	struct sockaddr_storage peer;
-	socklen_t peer_size = sizeof(peer), size = sizeof(int);
-	int failure = 0;
-
 	if (conn->greeted || conn->address->encrypted)
 		return continue_handshake(conn, err);
 	conn->wanted = POLLOUT;
-	conn->greeted = !getpeername(conn->fd, (struct sockaddr *)&peer, &peer_size);
-	if (conn->greeted)
-		return 1;
-	if (!getsockopt(conn->fd, SOL_SOCKET, SO_ERROR, &failure, &size) && !failure)
-		return 0;
-	return error_set(err, ERROR_UNAVAILABLE, failure ? failure : errno, "%s: cannot connect",
+	/* Nothing is sent, and the result is that of any write. */
+	conn->greeted = !send(conn->fd, "", 0, MSG_NOSIGNAL);
+	if (conn->greeted || errno == EAGAIN || errno == EINTR)
+		return conn->greeted;
+	return error_set(err, ERROR_UNAVAILABLE, errno, "%s: cannot connect",
 			 conn->address->label);
 }
 

@@ -42,15 +42,12 @@ static int check_count(const struct uri *uri, struct error *err)
 {
 	const size_t count = uri->host_count;
 
-	if (count >= REDLOCK_LEAST_NODES && count <= REDIS_MOST_SERVERS && count % 2)
+	if (count >= 3 && count <= REDIS_MOST_SERVERS && count % 2)
 		return 0;
-	if (count && count <= REDIS_MOST_SERVERS && count % 2 == 0)
-		return error_set(err, ERROR_USAGE, 0, "redlock: %zu nodes are named: name 3, 5 or "
-				 "7, since an even number survives no more failures than one node "
-				 "fewer", count);
-	return error_set(err, ERROR_USAGE, 0, "redlock: name 3, 5 or 7 nodes, as in "
-			 "redlock://HOST,HOST,HOST[/DB]; the URI has %zu%s", count,
-			 count == 1 ? " (for a single server there is redis:)" : "");
+	return error_set(err, ERROR_USAGE, 0, "redlock: %zu nodes are named: name 3, 5 or 7%s",
+			 count, count == 1 ? ", or use redis: for a single server"
+			 : count % 2 ? ", as in redlock://HOST,HOST,HOST[/DB]"
+			 : ", since an even number survives no more failures than one node fewer");
 }
 
 static int add_node(struct redis_client *client, const struct uri *uri,

@@ -5,8 +5,6 @@
 #include "backends/redis/client.h"
 #include "lock/holder.h"
 
-#define REDLOCK_LEAST_NODES 3
-
 struct redlock {
 	struct redis_client client;	/* begins with struct backend */
 	int splits;			/* tries in a row in which nobody had a majority */
