@@ -150,13 +150,9 @@ static int await_replicas(struct redis_client *client, int64_t sent_ms, struct e
 				 server->address.label);
 	if (redis_round(client, &call, err))
 		return -1;
-	if (server->tries)
-		return error_set(err, ERROR_UNAVAILABLE, 0,
-				 "%s: the connection broke while the replicas were asked",
-				 server->address.label);
 	if (server->state != SERVER_ANSWERED)
 		return redis_no_majority(client, 0, err);
-	if (server->reply->type != REDIS_REPLY_INTEGER)
+	if (server->tries || server->reply->type != REDIS_REPLY_INTEGER)
 		return redis_odd(server, err);
 	have = server->reply->integer;
 	if (have >= client->replicas)

@@ -49,20 +49,15 @@ static bool read_rows(const redisReply *reply, struct rows *rows)
 
 /* ---- names ---- */
 
-static char *make_pattern(const char *prefix)
+/* Make a pattern that fits the keys of all locks. More keys may fit, which list_key() drops. */
+static char *make_pattern(const struct redis_client *client)
 {
-	char *pattern = memory_new(2 * strlen(prefix) + 8, 1), *c = pattern;
-
-	if (!prefix[0])
-		return strcpy(pattern, "{*}:*");
-	*c++ = '*';
-	for (; *prefix; prefix++) {
-		if (strchr("*?[]\\", *prefix))
-			*c++ = '\\';
-		*c++ = *prefix;
-	}
-	*c = '*';
-	return pattern;
+	if (client->kind)
+		return memory_copy("*:dlock*");
+	if (!client->prefix[0])
+		return memory_copy("{*}:*");
+	return strpbrk(client->prefix, "*?[]\\") ? memory_copy("*")
+						  : memory_format("*%s*", client->prefix);
 }
 
 static bool ends_with(const char *key, size_t length, const char *suffix)
@@ -117,41 +112,27 @@ static void list_redisson_key(const char *before, const redisReply *key, struct 
 		name_list_add(names, text + prefix, length - prefix);
 }
 
-struct scan {
-	const char *pattern;
-	void (*found)(const char *prefix, const redisReply *key, struct name_list *names);
-	struct name_list *names;
-};
-
-/* Add the names of the locks on one server to context, a struct scan. */
+/* Add the names of the locks on one server to context, a struct name_list. */
 static int scan_server(struct redis_client *client, void *context, struct error *err)
 {
-	const struct scan *scan = context;
-	char cursor[32] = "0";
-	const char *const get[] = { "SCAN", cursor, "MATCH", scan->pattern, "COUNT", "1000", NULL };
+	char cursor[32] = "0", *pattern = make_pattern(client);
+	const char *const get[] = { "SCAN", cursor, "MATCH", pattern, "COUNT", "1000", NULL };
+	const redisReply *reply, *keys;
+	int failed = 0;
 
 	do {
-		const redisReply *reply = redis_command(client, get, err), *keys;
-
-		if (!reply)
-			return -1;
-		if (!redis_has_shape(reply, "sa"))
-			return redis_odd(&client->servers[0], err);
+		reply = redis_command(client, get, err);
+		if (!reply || !redis_has_shape(reply, "sa")) {
+			failed = reply ? redis_odd(&client->servers[0], err) : -1;
+			break;
+		}
 		keys = reply->element[1];
 		for (size_t i = 0; i < keys->elements; i++)
 			if (redis_is_text(keys->element[i]))
-				scan->found(client->prefix, keys->element[i], scan->names);
+				(client->kind ? list_redisson_key : list_key)
+					(client->prefix, keys->element[i], context);
 		snprintf(cursor, sizeof(cursor), "%.30s", reply->element[0]->str);
 	} while (strcmp(cursor, "0") != 0);
-	return 0;
-}
-
-static int list_names(struct redis_client *client, struct name_list *names, struct error *err)
-{
-	char *pattern = client->kind ? memory_copy("*:dlock*") : make_pattern(client->prefix);
-	struct scan scan = { pattern, client->kind ? list_redisson_key : list_key, names };
-	const int failed = redis_visit_all(client, scan_server, &scan, err);
-
 	free(pattern);
 	return failed;
 }
@@ -185,5 +166,5 @@ int redis_show(struct backend *backend, const struct request *request, struct ro
 	int answers;
 
 	return request->name ? redis_show_rows(client, request, rows, &answers, err)
-			     : list_names(client, &rows->names, err);
+			     : redis_visit_all(client, scan_server, &rows->names, err);
 }
