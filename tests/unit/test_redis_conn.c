@@ -43,7 +43,7 @@ static void test_texts(void)
 	static const struct {
 		const char *text, *wrong;	/* NULL: nothing */
 	} rows[] = {
-		{ "+OK\r\n:1\r\n-ERR a\nb\r\n", NULL },
+		{ "+OK\r\n:1\r\n-ERR a b\r\n", NULL },
 		{ "$-1\r\n*-1\r\n*0\r\n$0\r\n\r\n", NULL },
 		{ "$5\r\n*9\r\n\n\r\n+OK\r\n", NULL },
 		{ "*2\r\n*1\r\n:1\r\n$3\r\nabc\r\n", NULL },
