@@ -129,8 +129,8 @@ static int scan_server(struct redis_client *client, void *context, struct error 
 		keys = reply->element[1];
 		for (size_t i = 0; i < keys->elements; i++)
 			if (redis_is_text(keys->element[i]))
-				(client->kind ? list_redisson_key : list_key)
-					(client->prefix, keys->element[i], context);
+				(client->kind ? list_redisson_key : list_key)(client->prefix,
+					keys->element[i], context);
 		snprintf(cursor, sizeof(cursor), "%.30s", reply->element[0]->str);
 	} while (strcmp(cursor, "0") != 0);
 	free(pattern);
