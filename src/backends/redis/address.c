@@ -79,7 +79,7 @@ void redis_address_move(struct redis_address *address, const char *what,
 int redis_address_tcp(struct redis_address *address, const struct uri *uri,
 		      const struct uri_host *host, struct error *err)
 {
-	struct redis_endpoint endpoint;
+	struct redis_endpoint endpoint = { .port = 0 };
 
 	if ((uri->path[0] && uri->path[1] && redis_address_db(address, uri->path + 1, err)) ||
 	    read_endpoint(&endpoint, uri, host, DEFAULT_PORT, err))

@@ -62,7 +62,7 @@ static const char *get_reason(void)
 
 static int set_trust(SSL_CTX *context, const struct redis_tls *tls, struct error *err)
 {
-	bool is_directory;
+	bool is_directory = false;
 
 	if (tls->insecure) {
 		SSL_CTX_set_verify(context, SSL_VERIFY_NONE, NULL);
