@@ -288,6 +288,18 @@ static const char *down_text(int64_t down_ms, char buf[static 96])
 	return buf;
 }
 
+/* Write how often a waiter checks that no release wakes, or "". */
+static const char *poll_text(int64_t poll_ms, char buf[static 80])
+{
+	char duration[DURATION_TEXT_SIZE];
+
+	buf[0] = '\0';
+	if (poll_ms > 0)
+		snprintf(buf, 80, "; no release wakes this waiter: it checks every %s",
+			 duration_format(poll_ms, duration, sizeof(duration)));
+	return buf;
+}
+
 static void show_live_line(const struct wait_state *state, const char *holder)
 {
 	char elapsed[DURATION_TEXT_SIZE], text[1024], queue[48], down[96];
@@ -311,7 +323,7 @@ static void show_live_line(const struct wait_state *state, const char *holder)
 static void print_waiting(const struct wait_state *state, const char *holder)
 {
 	const struct run_facts facts = { .began_ms = clock_boot_ms() - state->elapsed_ms };
-	char who[HOLDER_DESCRIPTION_SIZE], queue[48], text[1200];
+	char who[HOLDER_DESCRIPTION_SIZE], queue[48], text[1200], polls[80];
 
 	holder_describe(state->holder, -1, who, sizeof(who));
 	if (!strcmp(who, lines.last_holder) &&
@@ -319,8 +331,8 @@ static void print_waiting(const struct wait_state *state, const char *holder)
 		return;
 	memcpy(lines.last_holder, who, sizeof(who));
 	lines.holder_ms = clock_boot_ms();
-	snprintf(text, sizeof(text), "waiting%s, %s (on %s)", queue_text(state->ahead, queue),
-		 holder, lines.location);
+	snprintf(text, sizeof(text), "waiting%s, %s (on %s)%s", queue_text(state->ahead, queue),
+		 holder, lines.location, poll_text(state->poll_ms, polls));
 	log_line(&(struct log_line){
 		.level = LEVEL_STEP, .event = EVENT_WAITING, .text = text, .facts = &facts,
 		.holder = state->holder, .age_ms = state->age_ms, .ahead = state->ahead,

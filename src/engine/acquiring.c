@@ -74,6 +74,7 @@ static void show_waiting(struct supervisor *s, int64_t ahead)
 	struct wait_state state = {
 		.elapsed_ms = clock_boot_ms() - s->started_ms,
 		.ahead = ahead,
+		.poll_ms = s->poll_ms,
 		.age_ms = holder_age(s),
 		.holder = &s->result->holder,
 		.down_ms = down_for(s),
@@ -191,6 +192,7 @@ static enum acquired handle_acquiring(struct supervisor *s, const struct keeper_
 		return ACQUIRED_NOT_YET;
 	case KEEPER_WAITING:
 		*ahead = event->ahead;
+		s->poll_ms = event->poll_ms;
 		report_reachable(s);
 		store_holder(s, event->holder_known, &event->holder, event->age_ms, event->at_ms);
 		if (s->result->done) {

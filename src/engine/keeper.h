@@ -76,6 +76,7 @@ struct keeper_event {
 	bool keeps;
 	bool holder_known;
 	int64_t ahead;
+	int64_t poll_ms;	/* as in struct grant */
 	int64_t age_ms;		/* at at_ms; -1: unknown */
 	int64_t at_ms;		/* CLOCK_BOOTTIME of the event */
 	int64_t lease_ms;	/* nest: of the hold, from now; 0: until it is released */

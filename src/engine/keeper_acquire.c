@@ -221,6 +221,7 @@ static void try_until_held(struct keeping *k, struct grant *grant)
 				keeping_view(k);
 				keeping_exit(k, KEEPER_BUSY);
 			}
+			k->event.poll_ms = grant->poll_ms;
 			report_waiting(k);
 			if (await_turn(k, grant->retry_ms, true))
 				release_and_exit(k, false);

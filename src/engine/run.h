@@ -72,6 +72,7 @@ struct run_message {
 struct wait_state {
 	int64_t elapsed_ms;
 	int64_t ahead;		/* number of waiters before this one; -1: unknown */
+	int64_t poll_ms;	/* how often it checks, because no release wakes it; 0: one does */
 	int64_t age_ms;		/* of the hold; -1: unknown */
 	const struct holder *holder;
 	int64_t down_ms;	/* since the backend cannot be reached; 0: it can */

@@ -155,6 +155,7 @@ struct grant {
 	int hold_fd;
 	/* After BUSY: */
 	int64_t retry_ms;	/* CLOCK_BOOTTIME of the next acquire(); see hold_retry_at() */
+	int64_t poll_ms;	/* how often it checks, because no release wakes it; 0: one does */
 	/* After LOST of acquire(): the holder record of the newer waiter that replaced this one. */
 	char *newer;		/* the caller frees it; NULL: not known */
 };

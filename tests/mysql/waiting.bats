@@ -268,6 +268,23 @@ end_sql() {
 
 # ---- fairness and its price
 
+@test "a waiter behind one of another account: -v says that no release wakes it, and how often it checks" {
+	local first
+	my "CREATE USER other@'127.0.0.1'; GRANT ALL ON $MYSQL_DATABASE.* TO other@'127.0.0.1'"
+	hold --
+	wait_in_line 1 -v -- true
+	first=$PID
+	not grep -q 'no release wakes' "$ERR"
+	wait_in_line 2 -v -b "${MYSQL/$MYSQL_USER:$MYSQL_PASSWORD@/other@}" -- true
+	wait_until 3 has_line "$ERR" 'waiting.*; no release wakes this waiter: it checks every 0.6s$'
+	release
+	join "$first" 10
+	equal "$status" 0
+	join "$PID" 10
+	equal "$status" 0
+	my "DROP USER other@'127.0.0.1'"
+}
+
 @test "dead waiters are skipped at once" {
 	hold --
 	local n dead=()

@@ -54,8 +54,9 @@ static int64_t choose_check(struct mysql_backend *my, const struct entries_state
 
 	if (!state->waiting && state->left_ms >= 0)
 		check_ms = clock_earlier(check_ms, now_ms + state->left_ms + 2);
-	if (state->foreign)
-		check_ms = clock_earlier(check_ms, now_ms + FOREIGN_MS * state->before);
+	my->poll_ms = state->foreign ? FOREIGN_MS * state->before : 0;
+	if (my->poll_ms)
+		check_ms = clock_earlier(check_ms, now_ms + my->poll_ms);
 	if (state->late)
 		snprintf(late, sizeof(late), "%" PRId64, state->late);
 	late_ms = hold_watch_late(&my->late, late);
@@ -86,6 +87,7 @@ static void fall_asleep(struct mysql_backend *my, const struct request *request,
 
 	my->checked = false;
 	grant->retry_ms = 0;
+	grant->poll_ms = my->poll_ms;
 	if (sleep_ms > 0 &&
 	    !entries_sleep(my, &my->conn, request, my->position, sleep_ms, &ignored))
 		grant->retry_ms = my->check_ms + my->base.timeout_ms;
@@ -149,6 +151,7 @@ static enum outcome take_entry(struct mysql_backend *my, const struct request *r
 	my->checked = my->position && enters;
 	if (my->position && !enters)
 		fall_asleep(my, request, grant);
+	grant->poll_ms = my->poll_ms;
 	return OUTCOME_BUSY;
 }
 

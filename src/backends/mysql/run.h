@@ -63,6 +63,7 @@ struct mysql_backend {
 	int64_t ttl_ms;		/* of the last lease; 0: not known */
 	uint64_t fence;		/* of the entry that holds */
 	int64_t pause_ms;	/* the last pause between polls */
+	int64_t poll_ms;	/* the pause behind entries of another home; 0: there are none */
 	struct hold_late late;
 	struct {
 		enum { DOOR_BEFORE, DOOR_WAITING, DOOR_PASSED } state;
