@@ -8,7 +8,7 @@ load ../lib/helpers
 load mysql
 
 deadlocks() {
-	my "SHOW GLOBAL STATUS LIKE 'Innodb_deadlocks'" | cut -f 2
+	mysql_at "$1" "SELECT COUNT FROM information_schema.INNODB_METRICS WHERE NAME = 'lock_deadlocks'"
 }
 
 # countdown PARAMETER: 101 processes, 100 at once
@@ -30,7 +30,7 @@ countdown() {
 		equal "$status" 0 "status of one"
 	done
 	diff <(seq 100 -1 0) log
-	equal "$(deadlocks)" 0 deadlocks
+	equal "$(deadlocks "$MYSQL_DIR")" 0 deadlocks
 	not grep -q 'LATEST DETECTED DEADLOCK' <(my 'SHOW ENGINE INNODB STATUS')
 	is_free
 }
@@ -68,5 +68,5 @@ countdown() {
 	pmy "START TRANSACTION; SELECT * FROM t WHERE id = 2 FOR UPDATE; DO SLEEP(0.7);
 		SELECT * FROM t WHERE id = 1 FOR UPDATE" || true
 	join "$PID"
-	equal "$(pmy "SHOW GLOBAL STATUS LIKE 'Innodb_deadlocks'" | cut -f 2)" 1
+	equal "$(deadlocks "$P_DIR")" 1
 }

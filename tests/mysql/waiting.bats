@@ -105,8 +105,6 @@ load lease
 			name = '$LOCK' AND conn = $waiter FOR UPDATE"
 		ask "KILL QUERY $waiter"
 		wait_until 3 runs "$waiter" 'SELECT COUNT%FOR UPDATE%'
-		# It is in no transaction, which would have the row of the name.
-		ask "SELECT fence FROM dlock_names WHERE name = '$LOCK' FOR UPDATE NOWAIT"
 		ask "KILL QUERY $waiter"
 		end_sql
 		wait_until 3 sleepers 1

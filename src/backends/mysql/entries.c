@@ -256,7 +256,8 @@ int entries_awake(struct mysql_backend *my, struct mysql_conn *conn, const struc
 		return 0;
 	make_params(&params, my, request);
 	params_add(&params, (const struct sql_value[]){ SQL_INT("place", position), SQL_LAST });
-	failed = mysql_persist(my, conn, sql_entries_awake, params.values, TAKE_MS, 1, &rows, err);
+	failed = mysql_persist(my, conn, sql_entries_awake, params.values, my->base.timeout_ms, 1,
+			       &rows, err);
 	mysql_free_result(rows);
 	/* A connection that is closed cannot be interrupted. */
 	if (failed)
