@@ -258,12 +258,12 @@ install: all
 	$(INSTALL) -m 644 completions/dlock.bash "$(DESTDIR)$(BASHDIR)/dlock"
 	$(INSTALL) -m 644 completions/_dlock "$(DESTDIR)$(ZSHDIR)/_dlock"
 	$(INSTALL) -m 644 completions/dlock.fish "$(DESTDIR)$(FISHDIR)/dlock.fish"
-	$(INSTALL) -m 644 systemd/*.service systemd/*.timer "$(DESTDIR)$(UNITDIR)/"
+	$(INSTALL) -m 644 docs/systemd/*.service systemd/*.timer "$(DESTDIR)$(UNITDIR)/"
 
 uninstall:
 	rm -f "$(DESTDIR)$(BINDIR)/dlock" "$(DESTDIR)$(BASHDIR)/dlock" \
 		"$(DESTDIR)$(ZSHDIR)/_dlock" "$(DESTDIR)$(FISHDIR)/dlock.fish"
-	cd systemd && for unit in *.service *.timer; do rm -f "$(DESTDIR)$(UNITDIR)/$$unit"; done
+	cd docs/systemd && for unit in *.service *.timer; do rm -f "$(DESTDIR)$(UNITDIR)/$$unit"; done
 	cd man && for page in *; do rm -f "$(DESTDIR)$(MANDIR)/man$${page##*.}/$$page"; done
 	rm -rf "$(DESTDIR)$(LIBDIR)/dlock"
 

@@ -884,7 +884,7 @@ unit_is_good() {
 	stub nightly-backup
 	mkdir -p units/nightly.service.d
 	printf '[Service]\nType=oneshot\nExecStart=/bin/true\n' >units/nightly.service
-	sed "s|/usr/bin/COMMAND ARG|$T/bin/nightly-backup all|" "$TOP/systemd/lock.conf" >units/nightly.service.d/lock.conf
+	sed "s|/usr/bin/COMMAND ARG|$T/bin/nightly-backup all|" "$TOP/docs/systemd/lock.conf" >units/nightly.service.d/lock.conf
 	sed -n 's/^ExecStart=//p' units/nightly.service.d/lock.conf | sed 's/%N/nightly/; 1d' >line
 	unit_is_good units/nightly.service units/nightly.service.d/lock.conf
 	sed "s|^Environment=||; s|redis://redis.example.com|$REDIS|" units/nightly.service.d/lock.conf |

@@ -205,8 +205,9 @@ static const struct {
 	  "held by another client, kept until 2023-11-14 22:13:20 (released)" },
 	{ { .pid = 43, .kept_ms = 1700000000123 }, -1,
 	  "held by pid 43, kept until 2023-11-14 22:13:20 (its command has ended)" },
-	{ { .host = "web1", .command = "backup", .kept_ms = 1700000000123, .done_ms = 1700000000000 },
-	  4000, "held by web1 for 4s, done until 2023-11-14 22:13:20 (backup has succeeded)" },
+	{ { .host = "web1", .command = "backup", .kept_ms = 1700000000123,
+	    .done_ms = 1700000000000 }, 4000,
+	  "held by web1 for 4s, done until 2023-11-14 22:13:20 (backup has succeeded)" },
 	{ { .pid = -4 }, 60000, "held by another client for 1m00s" },
 };
 
