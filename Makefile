@@ -258,7 +258,7 @@ install: all
 	$(INSTALL) -m 644 completions/dlock.bash "$(DESTDIR)$(BASHDIR)/dlock"
 	$(INSTALL) -m 644 completions/_dlock "$(DESTDIR)$(ZSHDIR)/_dlock"
 	$(INSTALL) -m 644 completions/dlock.fish "$(DESTDIR)$(FISHDIR)/dlock.fish"
-	$(INSTALL) -m 644 docs/systemd/*.service systemd/*.timer "$(DESTDIR)$(UNITDIR)/"
+	$(INSTALL) -m 644 docs/systemd/*.service docs/systemd/*.timer "$(DESTDIR)$(UNITDIR)/"
 
 uninstall:
 	rm -f "$(DESTDIR)$(BINDIR)/dlock" "$(DESTDIR)$(BASHDIR)/dlock" \
