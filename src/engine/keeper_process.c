@@ -204,7 +204,7 @@ static void handle_loss(struct keeping *k)
 
 static void __attribute__((noreturn)) hold_and_exit(struct keeping *k, struct grant *grant)
 {
-	int64_t renew_ms = next_renewal(k, grant, grant->sent_ms), event_ms = CLOCK_NEVER;
+	int64_t renew_ms = next_renewal(k, grant, grant->sent_ms);
 	int64_t until_ms, next_event_ms;
 	enum wake wake = k->abandoned ? WAKE_ABANDONED : WAKE_TIME;
 
@@ -214,17 +214,17 @@ static void __attribute__((noreturn)) hold_and_exit(struct keeping *k, struct gr
 		k->timeout_ms = k->backend->timeout_ms;
 		k->connect_timeout_ms = k->backend->connect_timeout_ms;
 	}
-	if (grant->event_ms)
-		event_ms = grant->event_ms;
 	for (;;) {
 		if (wake == WAKE_ABANDONED)
 			abandon_and_exit(k);
 		watch_guard(k);
-		until_ms = clock_earlier(clock_earlier(renew_ms, event_ms), keeping_deadline(k));
+		until_ms = clock_earlier(renew_ms, keeping_deadline(k));
 		until_ms = clock_earlier(until_ms, continue_supervisor(k, wake));
+		if (grant->event_ms)
+			until_ms = clock_earlier(until_ms, grant->event_ms);
 		/* While renewals fail, events wait for the next one. */
 		wake = keeping_sleep(k, until_ms, !k->trouble);
-		if (clock_boot_ms() >= event_ms && wake == WAKE_TIME)
+		if (grant->event_ms && clock_boot_ms() >= grant->event_ms && wake == WAKE_TIME)
 			wake = WAKE_EVENT;
 		switch (wake) {
 		case WAKE_RELEASE:
@@ -234,7 +234,7 @@ static void __attribute__((noreturn)) hold_and_exit(struct keeping *k, struct gr
 			keeping_detach(k, grant);
 			break;
 		case WAKE_EVENT:
-			event_ms = CLOCK_NEVER;
+			grant->event_ms = 0;
 			next_event_ms = k->backend->ops->event(k->backend);
 			/* While renewals fail, the pause between them stays. */
 			if (!k->trouble)

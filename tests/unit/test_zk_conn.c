@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* What the client library's thread reports to a connection. */
+#include <string.h>
+
 #include "unit.h"
 
 #ifndef WITHOUT_ZOOKEEPER
@@ -22,12 +24,40 @@ static void test_connected_at_close(void)
 	zk_conn_finish(&conn);
 	uri_finish(&uri);
 }
+
+static void add_contact(struct zk_conn *conn, int64_t sent_ms)
+{
+	if (conn->contact_count == ZK_CONTACTS)
+		memmove(conn->contacts, conn->contacts + 1,
+			(size_t)--conn->contact_count * sizeof(conn->contacts[0]));
+	conn->contacts[conn->contact_count++] = sent_ms;
+}
+
+/* A hold is renewed after a third of its lease, with another contact halfway: see zk_renew(). */
+static void test_leases(bool halfway)
+{
+	struct zk_conn conn = { .ttl_ms = 10000, .started_ms = 1000 };
+	int64_t sent_ms = 1200, lease_ms, least_ms = conn.ttl_ms;
+
+	unit_case("leases%s", halfway ? ", with contacts halfway" : "");
+	for (int i = 0; i < 100; i++) {
+		lease_ms = zk_conn_lease(&conn, sent_ms);
+		add_contact(&conn, sent_ms);
+		if (halfway)
+			add_contact(&conn, sent_ms + lease_ms / 6);
+		sent_ms += lease_ms / 3;
+		least_ms = lease_ms < least_ms ? lease_ms : least_ms;
+	}
+	CHECK_INT(least_ms >= conn.ttl_ms * 3 / 5, halfway);
+}
 #endif
 
 int main(void)
 {
 #ifndef WITHOUT_ZOOKEEPER
 	test_connected_at_close();
+	test_leases(true);
+	test_leases(false);
 #endif
 	return unit_done();
 }

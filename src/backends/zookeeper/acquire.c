@@ -631,8 +631,12 @@ int64_t zk_event(struct backend *backend)
 	/* The renewal that follows finds out whether the watch was set too late. */
 	if (own->held && !own->watch) {
 		own->watch = ++zk->conn.last_watch;
-		zk_list(&zk->conn, own->at.node, own->watch);
+		own->contact_ms = 0;
 		now = true;
+	}
+	if (own->held && clock_boot_ms() >= own->contact_ms) {
+		own->contact_ms = CLOCK_NEVER;
+		zk_list(&zk->conn, own->at.node, own->watch);
 	}
 	if (own->held)
 		own->stale = false;

@@ -17,8 +17,8 @@
  * leader may not know of a request that was answered a moment ago. So a reply proves only the
  * contact before it, at least a quarter of the session ago (a session is never shorter than two
  * ticks), or the start of the connection, which the leader itself confirmed. A lease is renewed
- * after a third of it. A renewal grants 3/5 of the session at most, so that the next one is early
- * enough to find a contact that is not much older than a third of the session. A renewal is a
+ * after a third of it, and there is another contact halfway. So zk_conn_lease() gives a lease of
+ * 3/5 of the session or more; without that contact it could be 4/9. A renewal is a
  * transaction that checks that the nodes are there, because that needs a majority. A sync does not:
  * a leader that has lost its majority without noticing would answer it.
  *

@@ -101,8 +101,11 @@ enum outcome zk_renew(struct backend *backend, const struct request *request,
 		if (outcome != OUTCOME_HELD)
 			continue;
 		zk_grant(zk, grant);
-		/* Renew early, because the next lease counts from the contact before this one. */
-		grant->ttl_ms = clock_earlier(grant->ttl_ms, zk->conn.ttl_ms * 3 / 5);
+		/* Halfway to the next renewal, which needs a contact that is not too old. */
+		zk->own.contact_ms = grant->sent_ms + grant->ttl_ms / 6;
+		/* Before, the watch on our node is to be set: begin_hold(). */
+		if (zk->own.watch)
+			grant->event_ms = zk->own.contact_ms;
 		outcome = write_text(zk, request->text, err);
 	} while (outcome == OUTCOME_ERROR && zk_conn_again(&zk->conn, err));
 	return outcome;

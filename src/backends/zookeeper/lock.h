@@ -38,6 +38,7 @@ struct zk_own {
 	uint64_t fence;
 	int64_t sent_ms;		/* CLOCK_BOOTTIME before the request that may prove it */
 	uint32_t watch;			/* on its end; 0: none */
+	int64_t contact_ms;		/* CLOCK_BOOTTIME: send a request then, while it holds */
 
 	/* from the last reading of the queue */
 	bool blocked;			/* an entry before ours blocks it */
