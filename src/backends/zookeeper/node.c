@@ -11,9 +11,6 @@
 #include "lock/hold.h"
 #include "lock.h"
 
-/* How often in a row the node may exist when it is to be made, and be gone when it is read. */
-#define TRIES 100
-
 static enum outcome begin_hold(struct zk_backend *zk, const struct Stat *stat, struct grant *grant)
 {
 	zk->own.held = true;
@@ -29,18 +26,27 @@ static enum outcome wait_for_end(const struct zk_backend *zk, struct grant *gran
 	return OUTCOME_BUSY;
 }
 
-/* The node is a directory of strategy queue: remove it if it is empty. Returns 0 or -1. */
-static int remove_other(struct zk_backend *zk, const struct Stat *stat, struct error *err)
+/* The node has just ended, or its root was missing: zk_conn_again() returns true. */
+static enum outcome report_ended(const struct zk_backend *zk, struct error *err)
 {
-	if (stat->numChildren)
-		return error_set(err, ERROR_REFUSED, 0, "%s: %.200s has nodes below it: others "
-				 "take this lock without ?strategy=node", zk->conn.label,
-				 zk->own.directory);
-	zk_call_wait(zk_delete_pair(&zk->conn, &zk->own.at, -1));
-	return 0;
+	error_set(err, ERROR_UNAVAILABLE, 0, "%s: %.200s is created and removed again and again",
+		  zk->conn.label, zk->own.directory);
+	return OUTCOME_ERROR;
 }
 
-/* Take the results of making (rc) and reading the node. Returns as try_acquire(). */
+/* The node is a directory of strategy queue: remove it if it is empty. */
+static enum outcome remove_other(struct zk_backend *zk, const struct Stat *stat, struct error *err)
+{
+	if (!stat->numChildren) {
+		zk_call_wait(zk_delete_pair(&zk->conn, &zk->own.at, -1));
+		return report_ended(zk, err);
+	}
+	error_set(err, ERROR_REFUSED, 0, "%s: %.200s has nodes below it: others take this lock "
+		  "without ?strategy=node", zk->conn.label, zk->own.directory);
+	return OUTCOME_ERROR;
+}
+
+/* Take the results of making (rc) and reading the node. */
 static enum outcome take_replies(struct zk_backend *zk, int rc, const struct zk_call *data,
 				 struct grant *grant, struct error *err)
 {
@@ -54,7 +60,7 @@ static enum outcome take_replies(struct zk_backend *zk, int rc, const struct zk_
 		return OUTCOME_ERROR;
 	}
 	if (data->rc == ZNONODE)
-		return OUTCOME_LOST;
+		return report_ended(zk, err);
 	if (data->rc != ZOK) {
 		zk_call_error(&zk->conn, data->rc, "read", own->directory, err);
 		return OUTCOME_ERROR;
@@ -65,10 +71,9 @@ static enum outcome take_replies(struct zk_backend *zk, int rc, const struct zk_
 		return begin_hold(zk, &data->stat, grant);
 	if (data->stat.ephemeralOwner)
 		return wait_for_end(zk, grant);
-	return remove_other(zk, &data->stat, err) ? OUTCOME_ERROR : OUTCOME_LOST;
+	return remove_other(zk, &data->stat, err);
 }
 
-/* Returns LOST to try again: the node has just ended, or its root was missing. */
 static enum outcome try_acquire(struct zk_backend *zk, const struct request *request,
 				struct grant *grant, struct error *err)
 {
@@ -77,6 +82,8 @@ static enum outcome try_acquire(struct zk_backend *zk, const struct request *req
 	char text[ZK_RECORD_SIZE];
 	enum outcome outcome;
 
+	if (zk_conn_open(&zk->conn, request->ttl_ms, err) || !zk_conn_fresh(&zk->conn, err))
+		return OUTCOME_ERROR;
 	own->taken_ms = clock_wall_ms();
 	zk_record_write(text, own->uuid, ZK_HELD, own->taken_ms, request->text);
 	own->maybe = true;
@@ -101,16 +108,9 @@ enum outcome zk_node_acquire(struct zk_backend *zk, const struct request *reques
 	memcpy(own->at.node, own->directory, ZK_PATH_SIZE);
 	zk_uuid(request->token, own->uuid);
 	zk_conn_begin(&zk->conn, zk->base.connect_timeout_ms);
-	for (int i = 0; i < TRIES; i++) {
-		outcome = OUTCOME_ERROR;
-		if (!zk_conn_open(&zk->conn, request->ttl_ms, err) && zk_conn_fresh(&zk->conn, err))
-			outcome = try_acquire(zk, request, grant, err);
-		if (outcome != OUTCOME_LOST &&
-		    (outcome != OUTCOME_ERROR || err->errnum == ESTALE ||
-		     !zk_conn_again(&zk->conn, err)))
-			return outcome;
-	}
-	error_set(err, ERROR_UNAVAILABLE, 0, "%s: %.200s is created and removed again and again",
-		  zk->conn.label, own->directory);
-	return OUTCOME_ERROR;
+	do
+		outcome = try_acquire(zk, request, grant, err);
+	while (outcome == OUTCOME_ERROR && err->errnum != ESTALE &&
+	       zk_conn_again(&zk->conn, err));
+	return outcome;
 }
