@@ -313,6 +313,23 @@ term_came() {
 	between "$VALUE" 3 8 "faults that happened"
 }
 
+@test "connection cut while status reads: it lists the holders, and what they hold" {
+	zk_proxy
+	hold --
+	proxy cut-on "$LOCK"
+	run --separate-stderr -0 "$DLOCK" status -b "$PROXY"
+	[[ $output == *"$LOCK"* ]] || fail "not listed: $output"
+	proxy_stat cut
+	equal "$VALUE" 1 "faults that happened"
+	# The node is asked for by its whole name.
+	proxy cut-on -lock-
+	run --separate-stderr -1 "$DLOCK" status -b "$PROXY" "$LOCK"
+	matches "$output" "pid $HOLDER" holder
+	proxy_stat cut
+	equal "$VALUE" 2 "faults that happened"
+	release
+}
+
 @test "all answers swallowed: 122, in bounded time, and no ghost longer than a TTL" {
 	zk_proxy
 	proxy drop

@@ -665,6 +665,11 @@ int zk_call_wait(struct zk_call *call)
 
 /* ---- errors ---- */
 
+bool zk_call_counts(int rc)
+{
+	return rc == ZOK || rc == ZNONODE || rc == ZNOAUTH || rc == ZBADARGUMENTS;
+}
+
 int zk_call_error(const struct zk_conn *conn, int rc, const char *what, const char *path,
 		  struct error *err)
 {

@@ -230,6 +230,12 @@ struct zk_call *zk_check_pair(struct zk_conn *conn, const struct zk_pair *pair);
 /* Wait for all calls, and return the result of this one. */
 int zk_call_wait(struct zk_call *call);
 
+/*
+ * Does the result of reading a node count, among those of many nodes? True also without the right to
+ * read it, and for a foreign name that is too long to ask for.
+ */
+bool zk_call_counts(int rc);
+
 /* Set *err for the result rc of a request on path; what: "create". Returns -1. */
 int zk_call_error(const struct zk_conn *conn, int rc, const char *what, const char *path,
 		  struct error *err);

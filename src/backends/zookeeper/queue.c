@@ -31,8 +31,12 @@ int zk_queue_read_nodes(struct zk_conn *conn, struct zk_queue *queue, ptrdiff_t 
 		return zk_call_error(conn, failed, "list", queue->directory, err);
 	queue->count = 0;
 	for (ptrdiff_t i = 0; i < all; i++) {
-		if (i < count && entry[i].data->rc == ZNONODE)
+		const int rc = i < count ? entry[i].data->rc : ZOK;
+
+		if (rc == ZNONODE)
 			continue;
+		if (!zk_call_counts(rc))
+			return zk_call_error(conn, rc, "list", queue->directory, err);
 		entry[i].czxid = i < count ? entry[i].data->stat.czxid : 0;
 		entry[queue->count++] = entry[i];
 	}

@@ -26,11 +26,11 @@ static bool equals_word(const char *text, size_t length, const char *word)
 
 void zk_record_read(struct zk_record *record, const char *data, size_t length, const char *uuid)
 {
-	const char *remaining = data;
+	const char *remaining = length ? data : "", *end = remaining + length;
 	struct text_pair pair;
 
 	*record = (struct zk_record){ .state = ZK_FOREIGN };
-	while (text_next_pair(&remaining, data + length, &pair)) {
+	while (text_next_pair(&remaining, end, &pair)) {
 		if (equals_word(pair.key, pair.key_length, "uuid"))
 			record->mine = equals_word(pair.value, pair.length, uuid);
 		if (equals_word(pair.key, pair.key_length, "taken") &&

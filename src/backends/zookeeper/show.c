@@ -210,10 +210,15 @@ static int read_root(struct zk_backend *zk, struct rows *rows, struct error *err
 		calls[i] = zk_list(&zk->conn, path, 0);
 	}
 	failed = zk_conn_wait(&zk->conn);
+	for (size_t i = 0; i < root->count; i++)
+		if (!zk_call_counts(calls[i]->rc))
+			failed = calls[i]->rc;
+	if (failed)
+		return zk_call_error(&zk->conn, failed, "list", zk->root, err);
 	component = root->text;
 	for (size_t i = 0; i < root->count; i++, component += strlen(component) + 1)
 		add_directory(rows, component, calls[i]);
-	return failed ? zk_call_error(&zk->conn, failed, "list", zk->root, err) : 0;
+	return 0;
 }
 
 static int show_names(struct zk_backend *zk, struct rows *rows, struct error *err)
