@@ -280,6 +280,24 @@ term_came() {
 	wait_until 2 no_places
 }
 
+@test "create reply of a waiter lost, and a later reply with the next connection: it has one place" {
+	hold --
+	zk_proxy
+	local n
+	for n in 3 4 5 6 7 8; do
+		proxy cut-on -lock-
+		proxy cut-after "$n"
+		start "$DLOCK" run -b "$PROXY" "$LOCK" -- true
+		wait_until 5 waiters 1
+		holds_for 300 waiters 1
+		kill -TERM "$PID"
+		wait_until 5 waiters 0
+	done
+	proxy_stat cut
+	between "$VALUE" 8 12 "faults that happened"
+	release
+}
+
 @test "create reply of a waiter lost, and it gives up: its place does not stay" {
 	hold --
 	zk_proxy

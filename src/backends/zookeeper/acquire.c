@@ -290,7 +290,7 @@ static int evict_suspect(struct zk_backend *zk, const struct zk_entry *entry, in
 
 	zk_queue_pair(own->directory, entry, true, &pair);
 	rc = zk_call_wait(zk_delete_pair(&zk->conn, &pair, version));
-	if (rc == ZK_UNANSWERED)
+	if (rc != ZBADVERSION && !zk_call_counts(rc))
 		return zk_call_error(&zk->conn, rc, "remove", own->suspect, err);
 	/* If its ACL forbids the removal, wait for its session to end. */
 	own->suspect_holds = rc != ZOK && rc != ZBADVERSION;
@@ -355,7 +355,7 @@ static int find_entry(struct zk_backend *zk, struct error *err)
 	if (i < 0)
 		return 0;
 	data = zk_get(&zk->conn, own->at.node, 0);
-	own->maybe = zk_call_wait(data) == ZK_UNANSWERED;
+	own->maybe = !zk_call_counts(zk_call_wait(data));
 	if (own->maybe)
 		zk_call_error(&zk->conn, data->rc, "read", own->at.node, err);
 	/* An entry of our older session ends with that session. */

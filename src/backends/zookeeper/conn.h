@@ -231,8 +231,8 @@ struct zk_call *zk_check_pair(struct zk_conn *conn, const struct zk_pair *pair);
 int zk_call_wait(struct zk_call *call);
 
 /*
- * Does the result of reading a node count, among those of many nodes? True also without the right to
- * read it, and for a foreign name that is too long to ask for.
+ * Does this result say something about the node? False after a lost connection. True also without
+ * the right to the node, and for a foreign name that is too long to ask for.
  */
 bool zk_call_counts(int rc);
 
