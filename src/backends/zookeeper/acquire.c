@@ -270,8 +270,10 @@ static int watch_others(struct zk_backend *zk, const struct request *request, st
 		result = take_watches(zk, calls, err);
 	else
 		result = -1;
-	if (result < 0)
+	if (result < 0) {
 		clear_watches(own);
+		own->stale = true;
+	}
 	return result;
 }
 

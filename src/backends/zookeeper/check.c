@@ -122,7 +122,7 @@ static int check_acl(struct zk_backend *zk, struct findings *findings, struct er
 {
 	int rc = zk_call_wait(zk_list(&zk->conn, zk->root, 0));
 
-	if (rc == ZNOAUTH || rc == ZK_UNANSWERED)
+	if (rc != ZOK && rc != ZNONODE)
 		return zk_call_error(&zk->conn, rc, "list", zk->root, err);
 	if (rc == ZNONODE)
 		findings_add(findings, FINDING_OK, "root", NULL, "%s is made with the first lock, "
