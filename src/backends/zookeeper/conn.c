@@ -56,7 +56,6 @@ void zk_conn_free(struct zk_conn *conn)
 
 void zk_conn_report(struct zk_conn *conn, struct zk_news news)
 {
-	news.at_ms = clock_boot_ms();
 	pthread_mutex_lock(&conn->mutex);
 	conn->news = memory_resize(conn->news, conn->news_count + 1, sizeof(news));
 	conn->news[conn->news_count++] = news;
@@ -89,17 +88,19 @@ static bool next_news(struct zk_conn *conn, struct zk_news *news)
 	return any;
 }
 
-static void take_state(struct zk_conn *conn, const struct zk_news *news)
+static void take_state(struct zk_conn *conn, int state)
 {
-	conn->state = news->state;
-	if (news->state != ZOO_CONNECTED_STATE) {
+	conn->state = state;
+	if (state != ZOO_CONNECTED_STATE) {
 		conn->broken = true;
-		conn->broke_ms = news->at_ms;
 		return;
 	}
-	/* Contacts over the last connection prove nothing about this one. */
-	if (conn->had_session)
-		conn->started_ms = conn->broke_ms;
+	/*
+	 * Contacts over the last connection prove nothing about this one. But they came before it,
+	 * while the library's report of the connection's end may come after it.
+	 */
+	if (conn->contact_count && conn->contacts[conn->contact_count - 1] > conn->started_ms)
+		conn->started_ms = conn->contacts[conn->contact_count - 1];
 	conn->had_session = true;
 	conn->contact_count = 0;
 	/* zk_conn_close() takes the last news when there is no handle. */
@@ -142,7 +143,7 @@ void zk_conn_take_news(struct zk_conn *conn)
 		if (news.call) {
 			take_answer(news.call, news.rc);
 		} else if (!news.watch) {
-			take_state(conn, &news);
+			take_state(conn, news.state);
 		} else {
 			conn->fired = true;
 			conn->on_watch(conn, news.watch);
@@ -231,13 +232,17 @@ static zhandle_t *start_library(struct zk_conn *conn, int ttl_ms)
 static void drop_connection(struct zk_conn *conn)
 {
 	const uint64_t ours = list_connections(conn) & ~conn->foreign;
+	const int64_t now = clock_boot_ms();
 	bool any = false;
 
 	for (int i = 0; i < 64; i++)
 		any |= (ours >> i & 1) && !shutdown(conn->news_fd + 1 + i, SHUT_RDWR);
 	/* It counts as lost before the library notices. */
 	if (any && conn->state == ZOO_CONNECTED_STATE)
-		take_state(conn, &(struct zk_news){ .at_ms = clock_boot_ms() });
+		take_state(conn, 0);
+	/* The next connection comes after this one. */
+	if (any)
+		conn->started_ms = now;
 }
 
 /* ---- the life of a session ---- */

@@ -60,7 +60,6 @@ struct zk_news {
 	int rc;			/* with this result */
 	uint32_t watch;		/* the watch that was set with this number has fired */
 	int state;		/* the session's new state, ZOO_..._STATE */
-	int64_t at_ms;		/* CLOCK_BOOTTIME */
 };
 
 #define ZK_CONTACTS 16
@@ -90,7 +89,6 @@ struct zk_conn {
 	int64_t contacts[ZK_CONTACTS];	/* CLOCK_BOOTTIME when answered requests were sent */
 	int contact_count;
 	int64_t started_ms;		/* before this connection was made */
-	int64_t broke_ms;		/* when the last connection ended */
 	int64_t refused_ms;		/* since when servers refuse our session; 0: they do not */
 	int pending;			/* number of calls without an answer */
 	void **memory;			/* of the operation */
