@@ -313,18 +313,17 @@ static int check_suspect(struct zk_backend *zk, struct error *err)
 	zk_node_path(own->directory, own->suspect, path);
 	data = zk_get(&zk->conn, path, 0);
 	rc = zk_call_wait(data);
-	if (rc == ZOK)
-		zk_record_read(&record, data->text, data->length, "");
 	if (rc == ZNONODE && own->waiting < NEAR)
 		return 1;
-	if (rc != ZOK && rc != ZNONODE)
-		return zk_call_error(&zk->conn, rc, "read", own->directory, err);
 	if (rc == ZNONODE) {
 		/* Far behind, a check is one request: read the queue at the next one. */
 		set_text(&own->suspect, NULL);
 		schedule_check(zk);
 		return 0;
 	}
+	if (rc != ZOK)
+		return zk_call_error(&zk->conn, rc, "read", own->directory, err);
+	zk_record_read(&record, data->text, data->length, "");
 	zk_entry_parse(&entry, own->suspect);
 	own->suspect_holds |= record.state != ZK_WAITING &&
 			      (record.state != ZK_NEW ||
@@ -352,10 +351,9 @@ static int find_entry(struct zk_backend *zk, struct error *err)
 		return -1;
 	i = zk_queue_find_uuid(&queue, own->uuid);
 	own->maybe = i >= 0;
-	if (i >= 0)
-		zk_queue_pair(own->directory, &queue.entries[i], true, &own->at);
 	if (i < 0)
 		return 0;
+	zk_queue_pair(own->directory, &queue.entries[i], true, &own->at);
 	data = zk_get(&zk->conn, own->at.node, 0);
 	own->maybe = !zk_call_counts(zk_call_wait(data));
 	if (own->maybe)

@@ -131,14 +131,11 @@ static enum outcome release_own(struct zk_backend *zk, const struct request *req
 /* Wait before another attempt. A server that is being restarted gets all the time there is. */
 static bool try_again(struct zk_backend *zk, struct error *err)
 {
-	const int64_t now = clock_boot_ms();
-
-	if (err->kind != ERROR_UNAVAILABLE || err->errnum != ENOTCONN ||
-	    now >= zk->conn.deadline_ms - PAUSE_MS)
-		return zk_conn_again(&zk->conn, err);
-	poll(NULL, 0, PAUSE_MS);
-	*err = (struct error){ .kind = ERROR_NONE };
-	return true;
+	if (err->errnum == ENOTCONN && clock_boot_ms() < zk->conn.deadline_ms - PAUSE_MS) {
+		poll(NULL, 0, PAUSE_MS);
+		err->errnum = 0;
+	}
+	return zk_conn_again(&zk->conn, err);
 }
 
 enum outcome zk_release(struct backend *backend, const struct request *request,
