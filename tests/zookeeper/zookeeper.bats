@@ -312,7 +312,6 @@ left_or_again() {
 @test "a client stopped before it writes that it waits delays the next by 2 s at most" {
 	hold --
 	foreign_sequence _c_00000000-0000-4000-8000-000000000001-lock- 'state=new&taken=0&'
-	foreign_sequence _c_00000000-0000-4000-8000-000000000001-dlock-__WRIT__
 	wait_in_line 2 -- touch ran
 	local next=$PID start
 	now

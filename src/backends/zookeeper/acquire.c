@@ -292,6 +292,11 @@ static int evict_suspect(struct zk_backend *zk, const struct zk_entry *entry, in
 
 	zk_queue_pair(own->directory, entry, true, &pair);
 	rc = zk_call_wait(zk_delete_pair(&zk->conn, &pair, version));
+	if (rc == ZNONODE) {
+		/* Somebody may have removed the shadow alone. */
+		pair.shadow[0] = '\0';
+		rc = zk_call_wait(zk_delete_pair(&zk->conn, &pair, version));
+	}
 	if (rc != ZBADVERSION && !zk_call_counts(rc))
 		return zk_call_error(&zk->conn, rc, "remove", own->suspect, err);
 	/* If its ACL forbids the removal, wait for its session to end. */
