@@ -27,7 +27,7 @@ static const struct refusal {
 	enum error_kind kind;
 	enum mysql_class class;
 	const char *advice;
-	unsigned int codes[6];	/* 0: no more */
+	unsigned int codes[7];	/* 0: no more */
 } refusals[] = {
 	{ ERROR_REFUSED, MYSQL_OTHER, "wrong user or password",
 	  { ER_ACCESS_DENIED_ERROR, ER_ACCESS_DENIED_NO_PASSWORD_ERROR } },
@@ -58,7 +58,7 @@ static const struct refusal {
 	  { HOOK_FAILED, HOLD_TIMEOUT, HOLD_STATE } },
 	{ ERROR_UNAVAILABLE, MYSQL_CONTENTION, "other sessions get in the way",
 	  { ER_LOCK_WAIT_TIMEOUT, LOCK_NOWAIT, ER_LOCK_DEADLOCK, ER_QUERY_INTERRUPTED,
-	    ROLLED_BACK } },
+	    ROLLED_BACK, ER_CHECKREAD } },
 	{ ERROR_UNAVAILABLE, MYSQL_LOSS, "the server closed the connection",
 	  { CR_SERVER_GONE_ERROR, CR_SERVER_LOST, CONNECTION_KILLED, CLIENT_TIMEOUT } },
 	{ ERROR_UNAVAILABLE, MYSQL_LOSS, "cannot connect",

@@ -30,11 +30,13 @@ SELECT /*!80000 ({outside}) OR */ 0;
 
 -- name: session
 -- The settings that precede the first request of each connection, so that statements do not depend
--- on the server's defaults. Lifts time limits of statements, because waiters sleep in one. @home is
+-- on the server's defaults. Lifts time limits of statements, because waiters sleep in one. A wait for
+-- a row that has changed by then is no error: MariaDB since 11.6.2 would report one (1020). @home is
 -- the account and the server: only connections of one home can wake each other.
 SET SESSION autocommit = 1, completion_type = 0, sql_mode = '', time_zone = '+00:00',
   wait_timeout = 86400, innodb_lock_wait_timeout = 1, lock_wait_timeout = 1
   /*M!100101 , max_statement_time = 0, tx_isolation = 'READ-COMMITTED' */
+  /*M!110602 , innodb_snapshot_isolation = 0 */
   /*!50720 , max_execution_time = 0, transaction_isolation = 'READ-COMMITTED' */,
   @home = CONCAT(CURRENT_USER(), ' ', @@hostname, ':', @@port);
 
