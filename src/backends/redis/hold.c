@@ -252,7 +252,7 @@ static enum outcome read_grant(struct redis_client *client, const redisReply *re
 static enum outcome try_acquire(struct redis_client *client, const struct request *request,
 				bool enqueue, struct grant *grant, struct error *err)
 {
-	const int64_t sent_ms = clock_boot_ms();
+	const int64_t sent_ms = clock_boot_ms(), queued_us = client->queued_us;
 	struct redis_call call = { .what = NULL };
 	struct error ignored = { 0 };
 	enum outcome outcome;
@@ -267,9 +267,14 @@ static enum outcome try_acquire(struct redis_client *client, const struct reques
 	if (outcome != OUTCOME_HELD)
 		return outcome;
 	outcome = redis_grant(client, sent_ms, request, grant, err);
-	/* Too few replicas have it. The engine releases after a request that it has cancelled. */
-	if (outcome == OUTCOME_ERROR && err->kind != ERROR_CANCELLED)
+	/*
+	 * Too few replicas have it: the waiter keeps its position. The engine releases after a
+	 * request that it has cancelled.
+	 */
+	if (outcome == OUTCOME_ERROR && err->kind != ERROR_CANCELLED) {
 		redis_release(&client->base, request, &ignored);
+		client->queued_us = queued_us;
+	}
 	return outcome;
 }
 
@@ -326,6 +331,8 @@ enum outcome redis_release(struct backend *backend, const struct request *reques
 	redis_stop_listening(client);
 	if (redis_run(client, request->name, &call, err))
 		return OUTCOME_ERROR;
+	/* A later wait begins at the end of the queue. */
+	client->queued_us = 0;
 	read_answers(client, &standing);
 	if (client->count > 1)
 		client->base.resent = standing.held + standing.resent >= client->quorum;
