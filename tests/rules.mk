@@ -108,14 +108,14 @@ check-debian13:
 # the newest MariaDB that it has, with its client library.
 NEWEST_MYSQL := $(addprefix tests/conformance/run.bats:,mysql mysql-row mysql-advisory mysql-table \
 	mysql-insert mysql-shedlock)
-NEWEST := $(addprefix tests/mysql/,group.bats replica.bats countdown.bats waiting.bats queueing.bats) \
+NEWEST := tests/newest $(addprefix tests/mysql/,countdown.bats waiting.bats queueing.bats) \
 	$(NEWEST_MYSQL) $(addprefix tests/conformance/run.bats:,redis zookeeper)
 NEWEST_VALKEY := $(addprefix tests/conformance/run.bats:,redis-sentinel redis-cluster redis-redisson \
 	redlock) $(addprefix tests/redis/,sentinel.bats cluster.bats redisson.bats tls.bats)
 NEWEST_MARIADB := $(NEWEST_MYSQL) tests/mysql/waiting.bats
 
 check-newest:
-	$(Q)tests/newest $(or $(TESTS),$(NEWEST) --valkey $(NEWEST_VALKEY) --mariadb $(NEWEST_MARIADB))
+	$(Q)tests/debian/newest $(or $(TESTS),$(NEWEST) --valkey $(NEWEST_VALKEY) --mariadb $(NEWEST_MARIADB))
 
 check-deb:
 	$(Q)tests/packages $(PACKAGES) test

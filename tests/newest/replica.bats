@@ -4,7 +4,7 @@
 # Oracle's MySQL with a semi-synchronous replica, which takes over when the source is gone.
 
 load ../lib/helpers
-load lease
+load ../mysql/lease
 # shellcheck source=tests/lib/services/group.bash
 source "$TOP/tests/lib/services/group.bash"
 

@@ -5,7 +5,7 @@
 # killed, stopped, left alone and comes back while locks are held and waited for.
 
 load ../lib/helpers
-load lease
+load ../mysql/lease
 # shellcheck source=tests/lib/services/group.bash
 source "$TOP/tests/lib/services/group.bash"
 
