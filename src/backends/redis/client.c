@@ -597,16 +597,12 @@ static void make_keys(const char *prefix, const char *name, char *keys[static RE
 						keys[KEY_LOCK], suffixes[i]);
 }
 
-int redis_run(struct redis_client *client, const char *name, struct redis_call *call,
-	      struct error *err)
+void redis_begin(struct redis_client *client, const char *name)
 {
 	if (name && !client->keys[KEY_LOCK])
 		client->kind ? redisson_make_keys(client, name)
 			     : make_keys(client->prefix, name, client->keys);
 	look_up_all(client);
-	if (!call->servers)
-		call->least = client->quorum;
-	return client->count == 1 ? redis_ask(client, call, err) : redis_round(client, call, err);
 }
 
 int redis_odd(struct redis_server *server, struct error *err)

@@ -151,6 +151,9 @@ struct redis_server *redis_client_add(struct redis_client *client);
 /* Close the connections and free what the client owns, but not itself. */
 void redis_client_finish(struct redis_client *client);
 
+/* Prepare a call: make the keys of name, unless that is NULL, and look up the servers. */
+void redis_begin(struct redis_client *client, const char *name);
+
 /* Connect to a majority of the servers within limit_ms. Returns 0, or -1 and sets *err. */
 int redis_reach(struct redis_client *client, int64_t limit_ms, struct error *err);
 
@@ -161,14 +164,6 @@ int redis_reach(struct redis_client *client, int64_t limit_ms, struct error *err
  * and resends the request once if a connection breaks. Returns 0, or -1 with ERROR_CANCELLED.
  */
 int redis_round(struct redis_client *client, const struct redis_call *call, struct error *err);
-
-/*
- * Run a call about the lock name, or with NULL about none: look up the servers, and wait for a
- * majority where all are asked. Returns 0, or -1 and sets *err: cancelled, or the only server did
- * not answer.
- */
-int redis_run(struct redis_client *client, const char *name, struct redis_call *call,
-	      struct error *err);
 
 /* Free the replies, because those that list a long queue are large. */
 void redis_free_replies(struct redis_client *client);
@@ -291,6 +286,12 @@ void redisson_make_keys(struct redis_client *client, const char *name);
 
 /* ---- hold.c ---- */
 
+/*
+ * Run a call about the lock name, and wait for a majority where all are asked. Returns 0, or -1 and
+ * sets *err: cancelled, or the only server did not answer.
+ */
+int redis_run(struct redis_client *client, const char *name, struct redis_call *call,
+	      struct error *err);
 /*
  * Complete call to acquire, with a fence of at least least, and run it. 0: the server's clock gives
  * the fence, and nobody passes the queue. Returns as redis_run().
