@@ -229,6 +229,9 @@ static enum acquired handle_acquiring(struct supervisor *s, const struct keeper_
 
 void supervisor_give_up(struct supervisor *s)
 {
+	/* The entry of a dead waiter delays others, and a run that is done is in no hurry. */
+	const int64_t grace_ms = s->result->done ? 2 * s->timeout_ms + KEEPER_GRACE_MS
+						 : INTERRUPTED_GRACE_MS;
 	struct keeper_event event;
 	struct error ignored = { 0 };
 
@@ -241,7 +244,7 @@ void supervisor_give_up(struct supervisor *s)
 		return;
 	}
 	keeper_release(&s->keeper);
-	if (supervisor_await_last(s, clock_boot_ms() + INTERRUPTED_GRACE_MS, &event) &&
+	if (supervisor_await_last(s, clock_boot_ms() + grace_ms, &event) &&
 	    event.type == KEEPER_BUSY && event.holder_known)
 		store_holder(s, true, &event.holder, event.age_ms, event.at_ms);
 	/* Another keeper removes the queue entry of one that was killed. */
