@@ -341,7 +341,6 @@ enum outcome redlock_attempt(struct redis_client *client, const struct request *
 	struct ballot ballot = { 0 };
 	enum outcome outcome;
 
-	redis_begin(client, request->name);
 	outcome = try_acquire(lock, request, enqueue, &ballot, grant, err);
 	/* Without a wait, try more than once if others tried at the same moment. */
 	for (int i = 0; i < SPLIT_TRIES && outcome == OUTCOME_BUSY && !request->queue &&
