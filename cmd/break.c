@@ -98,7 +98,7 @@ static int choose_holders(struct session *session, struct error *err)
 	return session->options.yes ? 1 : ask_about_holders(session, err);
 }
 
-/* A lock that cannot be broken does not keep the others. The exit status, or -1 with *err. */
+/* Go on after a lock that cannot be broken. Returns the exit status, or -1 with *err. */
 int command_break(struct session *session, struct error *err)
 {
 	const int chosen = choose_holders(session, err);

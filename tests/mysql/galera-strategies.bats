@@ -18,12 +18,7 @@ setup_file() {
 }
 
 teardown_file() {
-	local node
-	for node in 1 2 3; do
-		if [[ -f $GALERA_DIR/$node/pid ]]; then
-			mysql_stop "$GALERA_DIR/$node"
-		fi
-	done
+	mysql_stop_three "$GALERA_DIR"
 }
 
 prepare() {

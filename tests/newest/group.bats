@@ -23,12 +23,7 @@ setup_file() {
 }
 
 teardown_file() {
-	local member
-	for member in 1 2 3; do
-		if [[ -f $GROUP_DIR/$member/pid ]]; then
-			mysql_stop "$GROUP_DIR/$member"
-		fi
-	done
+	mysql_stop_three "$GROUP_DIR"
 }
 
 # primary: sets PRIMARY to the directory of the member that takes writes, as two members see it, and

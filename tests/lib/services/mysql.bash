@@ -153,6 +153,16 @@ mysql_stop() {
 	wait_until 5 ended "$pid"
 }
 
+# mysql_stop_three DIR: stops those of the servers in DIR/1, DIR/2 and DIR/3 that were started
+mysql_stop_three() {
+	local member
+	for member in 1 2 3; do
+		if [[ -f $1/$member/pid ]]; then
+			mysql_stop "$1/$member"
+		fi
+	done
+}
+
 # mysql_at DIR SQL [ARG]...: runs SQL as root over the unix socket; prints rows without a heading
 mysql_at() {
 	local dir=$1 sql=$2
