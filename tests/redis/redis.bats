@@ -38,6 +38,28 @@ load redis
 	fi
 }
 
+# held_name NAME: somebody holds the lock NAME
+held_name() {
+	local code=0
+	"$DLOCK" status "$1" >state || code=$?
+	((code == 1))
+}
+
+@test "names with braces: the locks a, {a} and b{a} have nothing in common, and all are listed" {
+	private_redis
+	export DLOCK_BACKEND="$P_URI?prefix="
+	local name
+	hold -t 20s --shared --
+	for name in "{$LOCK}" "b{$LOCK}" "b{$LOCK}::"; do
+		start "$DLOCK" run "$name" -- sleep 300
+		wait_until 5 held_name "$name"
+	done
+	"$DLOCK" verify "$LOCK" "$TOKEN"
+	"$DLOCK" renew "$LOCK" "$TOKEN"
+	"$DLOCK" status --names >names
+	equal "$(sort names)" "$(printf '%s\n' "$LOCK" "{$LOCK}" "b{$LOCK}" "b{$LOCK}::" | sort)"
+}
+
 # [13]
 @test "AUTH, SELECT and the first try travel in one write" {
 	private_redis --requirepass Sesame8

@@ -32,7 +32,7 @@ fields() {
 
 # nothing_but_fences: the server has nothing else of this lock
 nothing_but_fences() {
-	lock_keys | sed -E '/:dlock.fence$|^redisson_lock_token:/d' >left
+	lock_keys | sed -E '/}:fence$|^redisson_lock_token:/d' >left
 	[[ ! -s left ]] || fail "left behind: $(<left)"
 }
 
@@ -40,13 +40,13 @@ nothing_but_fences() {
 	hold -t 20s --
 	matches "$(fields)" "^$UUID:[0-9]+ 1\$"
 	between "$(rcli pttl "$LOCK")" 15000 20000
-	rcli hgetall "{$LOCK}:dlock" >notes
+	rcli hgetall "{$LOCK}:holders" >notes
 	rcli hgetall "$LOCK" >>notes
 	not grep -q "$TOKEN" notes
-	between "$(rcli pttl "{$LOCK}:dlock")" 15000 20000
+	between "$(rcli pttl "{$LOCK}:holders")" 15000 20000
 	release
 	nothing_but_fences
-	between "$(rcli ttl "{$LOCK}:dlock.fence")" 2500000 2592000
+	between "$(rcli ttl "{$LOCK}:fence")" 2500000 2592000
 }
 
 @test "RLock and dlock exclude each other, wait for each other and are woken" {

@@ -577,31 +577,33 @@ int redis_reach(struct redis_client *client, int64_t limit_ms, struct error *err
 }
 
 /*
- * Make the names of all keys, in one slot of a cluster: Redis puts keys with the same text in
- * braces into one slot. A name may have such a text, which then also counts with a suffix (Redis
- * cluster specification, "Hash tags").
+ * Make the names of all keys that have none yet, in one slot of a cluster: Redis puts keys with the
+ * same text in braces into one slot. A name may have such a text, which then also counts with a
+ * suffix (Redis cluster specification, "Hash tags"). The second colon behind it tells the keys of
+ * the lock "{a}" from those of "a".
  */
-static void make_keys(const char *prefix, const char *name, char *keys[static REDIS_KEYS])
+static void make_keys(char *keys[static REDIS_KEYS])
 {
 	static const char *const suffixes[REDIS_KEYS] = {
 		[KEY_HOLDERS] = ":holders", [KEY_QUEUE] = ":queue", [KEY_WAITERS] = ":waiters",
 		[KEY_FENCE] = ":fence", [KEY_CHANNEL] = ":wake:",
 	};
-	const char *brace;
+	const char *brace = strchr(keys[KEY_LOCK], '{');
 
-	keys[KEY_LOCK] = memory_format("%s%s", prefix, name);
-	brace = strchr(keys[KEY_LOCK], '{');
 	for (int i = 0; i < REDIS_KEYS; i++)
-		if (suffixes[i])
-			keys[i] = memory_format(brace && strchr(brace, '}') ? "%s%s" : "{%s}%s",
+		if (suffixes[i] && !keys[i])
+			keys[i] = memory_format(brace && strchr(brace, '}') ? "%s:%s" : "{%s}%s",
 						keys[KEY_LOCK], suffixes[i]);
 }
 
 void redis_begin(struct redis_client *client, const char *name)
 {
-	if (name && !client->keys[KEY_LOCK])
-		client->kind ? redisson_make_keys(client, name)
-			     : make_keys(client->prefix, name, client->keys);
+	if (name && !client->keys[KEY_LOCK]) {
+		client->keys[KEY_LOCK] = memory_format("%s%s", client->prefix, name);
+		if (client->kind)
+			redisson_make_keys(client);
+		make_keys(client->keys);
+	}
 	look_up_all(client);
 }
 

@@ -282,7 +282,8 @@ bool redisson_admits(const struct redis_client *client, const struct request *re
 /* Write the owner for token. Returns owner. */
 const char *redisson_owner(const struct redisson_kind *kind, const char *token,
 			   char owner[static REDIS_OWNER_SIZE]);
-void redisson_make_keys(struct redis_client *client, const char *name);
+/* Make the names of Redisson's own keys and channels, beside keys[KEY_LOCK]. */
+void redisson_make_keys(struct redis_client *client);
 
 /* ---- hold.c ---- */
 

@@ -16,13 +16,8 @@
  *				locks, redisson_sc for semaphores. For a fair lock, one for each
  *				waiter: redisson_lock__channel:{NAME}:OWNER
  *
- * Beside them dlock has keys that Redisson never sees, and that expire:
- *
- *	{NAME}:dlock		hash: OWNER -> fence, since, text of a holder
- *	{NAME}:dlock.waiters	hash: OWNER -> queued_at, mode, replaces, text of a waiter
- *	{NAME}:dlock.queue	sorted set: dlock's waiters, except for a fair lock
- *	{NAME}:dlock.fence	the last fence that dlock has given to a lock without a fence
- *	{NAME}:dlock.wake:OWNER	the channel of a waiter of dlock, except for a fair lock
+ * Beside them are dlock's own keys of the plain dialect (backend.c), which Redisson never sees, with
+ * OWNER for a token. A fenced lock has Redisson's fence, and a fair one Redisson's queue and channels.
  *
  * dlock's field is a hash of the token in the form of Redisson's, as of a first thread. Its value
  * is 1. The field exists for as long as the hold, so that a request can be repeated. Redisson's
@@ -139,31 +134,23 @@ const char *redisson_owner(const struct redisson_kind *kind, const char *token,
 }
 
 /*
- * Make the names of all keys. Redisson puts a name without a brace into braces in the names of its
- * other keys, so that a cluster keeps them together. So the locks "a" and "{a}" share these keys,
- * but not those of dlock.
+ * Redisson puts a name without a brace into braces in the names of its other keys, so that a cluster
+ * keeps them together. So the locks "a" and "{a}" share these keys, but not those of dlock.
  */
-void redisson_make_keys(struct redis_client *client, const char *name)
+void redisson_make_keys(struct redis_client *client)
 {
 	const struct redisson_kind *kind = client->kind;
 	char **keys = client->keys, *braced;
-	const char *own;
 
-	keys[KEY_LOCK] = memory_format("%s%s", client->prefix, name);
-	own = strchr(keys[KEY_LOCK], '{') ? ":dlock.braced" : ":dlock";
 	braced = memory_format(strchr(keys[KEY_LOCK], '{') ? "%s" : "{%s}", keys[KEY_LOCK]);
-	keys[KEY_HOLDERS] = memory_format("%s%s", braced, own);
-	keys[KEY_QUEUE] = is_fair(kind) ? memory_format("redisson_lock_queue:%s", braced)
-					: memory_format("%s%s.queue", braced, own);
-	keys[KEY_WAITERS] = memory_format("%s%s.waiters", braced, own);
 	keys[KEY_TIMEOUTS] = memory_format(has_permits(kind) ? "%s:timeout"
 					   : "redisson_lock_timeout:%s", braced);
-	keys[KEY_FENCE] = kind->fence ? memory_format("%s:%s", kind->fence, braced)
-				      : memory_format("%s:dlock.fence", braced);
+	if (kind->fence)
+		keys[KEY_FENCE] = memory_format("%s:%s", kind->fence, braced);
 	if (is_fair(kind)) {
+		keys[KEY_QUEUE] = memory_format("redisson_lock_queue:%s", braced);
 		keys[KEY_CHANNEL] = memory_format("%s:%s:", kind->channel, braced);
 	} else {
-		keys[KEY_CHANNEL] = memory_format("%s%s.wake:", braced, own);
 		keys[KEY_SHARED] = memory_format("%s:%s", kind->channel, braced);
 	}
 	free(braced);

@@ -52,64 +52,45 @@ static bool read_rows(const redisReply *reply, struct rows *rows)
 /* Make a pattern that fits the keys of all locks. More keys may fit, which list_key() drops. */
 static char *make_pattern(const struct redis_client *client)
 {
-	if (client->kind)
-		return memory_copy("*:dlock*");
 	if (!client->prefix[0])
-		return memory_copy("{*}:*");
+		return memory_copy("*{*}*:*");
 	return strpbrk(client->prefix, "*?[]\\") ? memory_copy("*")
 						  : memory_format("*%s*", client->prefix);
 }
 
-static bool ends_with(const char *key, size_t length, const char *suffix)
+/* Is it the name of a key beside a lock, with this suffix behind the colon (make_keys())? */
+static bool is_beside(const char *key, const char *colon)
 {
-	const size_t tail = strlen(suffix);
+	const size_t length = (size_t)(colon - key);
 
-	return length >= tail && !memcmp(key + length - tail, suffix, tail);
+	return (key[0] == '{' && colon[-1] == '}') ||
+	       (colon[-1] == ':' && memchr(key, '{', length) && memchr(key, '}', length));
 }
 
-/* Add the lock of a key. A fence outlives its lock, and waiters without a queue do not exist. */
-static void list_key(const char *before, const redisReply *key, struct name_list *names)
+/*
+ * Add the lock of a key. A fence outlives its lock, and waiters without a queue do not exist. A key
+ * that is beside no lock is a lock if the prefix says so.
+ */
+static void list_key(const struct redis_client *client, const redisReply *key,
+		     struct name_list *names)
 {
-	static const char *const suffixes[] = {
-		":holders", ":queue", ":fence", ":waiters", ":newest", ""
-	};
-	const size_t prefix = strlen(before);
-	const char *text = key->str;
-	size_t length = key->len;
-	int which = 0;
+	static const char *const suffixes[] = { "holders", "queue", "fence", "waiters", "newest" };
+	const size_t count = sizeof(suffixes) / sizeof(suffixes[0]), prefix = strlen(client->prefix);
+	const char *text = key->str, *colon = strrchr(text, ':'), *end = text + key->len;
+	size_t which = 0;
 
-	while (suffixes[which][0] && !(ends_with(text, length, suffixes[which]) &&
-				       memchr(text, '{', length)))
+	while (which < count && colon && strcmp(colon + 1, suffixes[which]) != 0)
 		which++;
-	if (which > 1 && suffixes[which][0])
-		return;
-	length -= strlen(suffixes[which]);
-	if (which <= 1 && text[0] == '{' && text[length - 1] == '}') {
-		text++;
-		length -= 2;
-	}
-	if (length > prefix && !strncmp(text, before, prefix) && (prefix || text > key->str))
-		name_list_add(names, text + prefix, length - prefix);
-}
-
-/* Add the lock of a key of dlock's records beside Redisson's. See redisson_make_keys(). */
-static void list_redisson_key(const char *before, const redisReply *key, struct name_list *names)
-{
-	static const char braced[] = ":dlock.braced", plain[] = "}:dlock";
-	const size_t prefix = strlen(before);
-	const char *text = key->str;
-	size_t length = key->len;
-
-	if (ends_with(text, length, braced)) {
-		length -= strlen(braced);
-	} else if (text[0] == '{' && ends_with(text, length, plain)) {
-		text++;
-		length -= 1 + strlen(plain);
-	} else {
+	if (colon > text && which < count && is_beside(text, colon)) {
+		if (which > 1)
+			return;
+		text += text[0] == '{' && colon[-1] == '}';
+		end = colon - 1;
+	} else if (!prefix || client->kind) {
 		return;
 	}
-	if (length > prefix && !strncmp(text, before, prefix))
-		name_list_add(names, text + prefix, length - prefix);
+	if (end - text > (ptrdiff_t)prefix && !strncmp(text, client->prefix, prefix))
+		name_list_add(names, text + prefix, (size_t)(end - text) - prefix);
 }
 
 /* Add the names of the locks on one server to context, a struct name_list. */
@@ -129,8 +110,7 @@ static int scan_server(struct redis_client *client, void *context, struct error 
 		keys = reply->element[1];
 		for (size_t i = 0; i < keys->elements; i++)
 			if (redis_is_text(keys->element[i]))
-				(client->kind ? list_redisson_key : list_key)(client->prefix,
-					keys->element[i], context);
+				list_key(client, keys->element[i], context);
 		snprintf(cursor, sizeof(cursor), "%.30s", reply->element[0]->str);
 	} while (strcmp(cursor, "0") != 0);
 	free(pattern);

@@ -14,7 +14,7 @@ backend_prepare() {
 
 # leftovers: prints what is not a fence, and channels that somebody listens to
 leftovers() {
-	rcli --scan | grep -F -- "$LOCK" | grep -v ':dlock.fence$'
+	rcli --scan | grep -F -- "$LOCK" | grep -v '}:fence$'
 	rcli pubsub channels "*$LOCK*"
 }
 
@@ -23,7 +23,7 @@ backend_nothing_left() {
 }
 
 backend_waiters() {
-	rcli zcard "{$LOCK}:dlock.queue"
+	rcli zcard "{$LOCK}:queue"
 }
 
 backend_wipe() {
