@@ -7,7 +7,7 @@
 #include <poll.h>
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
+#include <sys/epoll.h>
 #include <sys/un.h>
 #include <unistd.h>
 
@@ -38,7 +38,7 @@ static bool is_empty(const struct redis_call *call)
 void redis_client_init(struct redis_client *client, size_t most)
 {
 	client->servers = memory_new(most, sizeof(client->servers[0]));
-	client->epoll_fd = -1;
+	client->set_fd = most > 1 ? epoll_create1(EPOLL_CLOEXEC) : -1;
 	client->quorum = 1;
 }
 
@@ -46,7 +46,9 @@ struct redis_server *redis_client_add(struct redis_client *client)
 {
 	struct redis_server *server = &client->servers[client->count++];
 
-	server->main = (struct redis_conn){ .address = &server->address, .fd = -1, .set_fd = -1 };
+	server->main = (struct redis_conn){
+		.address = &server->address, .fd = -1, .set_fd = client->set_fd
+	};
 	server->wake = server->main;
 	client->quorum = client->count / 2 + 1;
 	return server;
@@ -71,8 +73,8 @@ void redis_client_finish(struct redis_client *client)
 	}
 	for (int i = 0; i < REDIS_KEYS; i++)
 		free(client->keys[i]);
-	if (client->epoll_fd >= 0)
-		close(client->epoll_fd);
+	if (client->set_fd >= 0)
+		close(client->set_fd);
 	if (client->route)
 		finish_route(client->route);
 	free(client->prefix);

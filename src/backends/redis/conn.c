@@ -186,7 +186,7 @@ void redis_conn_close(struct redis_conn *conn)
 	close(conn->fd);
 	redisReaderFree(conn->reader);
 	free(conn->unsent);
-	conn->fd = conn->set_fd = -1;
+	conn->fd = -1;
 	conn->unsent = NULL;
 	conn->unsent_length = 0;
 	conn->begun = 0;
@@ -224,11 +224,14 @@ static void send_login(struct redis_conn *conn, int argc, const char *const argv
 void redis_conn_begin(struct redis_conn *conn, int fd, bool subscriber)
 {
 	const struct redis_address *address = conn->address;
+	struct epoll_event input = { .events = EPOLLIN };
 	const char *const login[] = { "AUTH", address->user ? address->user : address->password,
 				      address->password };
 	char db[24];
 
 	conn->fd = fd;
+	if (conn->set_fd >= 0)
+		epoll_ctl(conn->set_fd, EPOLL_CTL_ADD, fd, &input);
 	conn->replica = false;
 	conn->reader = make_reader(conn);
 	if (address->password)

@@ -3,7 +3,6 @@
 #include <hiredis/hiredis.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/epoll.h>
 
 #include "base/clock.h"
 #include "base/memory.h"
@@ -93,32 +92,14 @@ int redis_listen(struct redis_client *client, const char *owner, struct error *e
 	return redis_no_majority(client, count_listening(client), err);
 }
 
-/* ---- one descriptor for all connections ---- */
-
-/* Add a connection to the epoll set. It leaves the set when it is closed. */
-static void watch_conn(struct redis_client *client, struct redis_conn *conn)
-{
-	struct epoll_event input = { .events = EPOLLIN };
-
-	if (redis_conn_is_open(conn) && conn->set_fd < 0 &&
-	    !epoll_ctl(client->epoll_fd, EPOLL_CTL_ADD, conn->fd, &input))
-		conn->set_fd = client->epoll_fd;
-}
-
 int redis_fd(struct backend *backend)
 {
 	struct redis_client *client = redis_from_backend(backend);
 	const struct redis_server *server = &client->servers[0];
 
-	if (client->count == 1)
-		return redis_listens(client) ? server->wake.fd : server->main.fd;
-	if (client->epoll_fd < 0)
-		client->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
-	for (int i = 0; i < client->count; i++) {
-		watch_conn(client, &client->servers[i].main);
-		watch_conn(client, &client->servers[i].wake);
-	}
-	return client->epoll_fd;
+	if (client->set_fd >= 0)
+		return client->set_fd;
+	return redis_listens(client) ? server->wake.fd : server->main.fd;
 }
 
 /* ---- messages ---- */
