@@ -190,7 +190,6 @@ static void send_request(const struct redis_client *client, struct redis_server 
 	char owner[REDIS_OWNER_SIZE], keys[REDIS_DIGITS_SIZE], most[REDIS_DIGITS_SIZE];
 	const struct script *script = client->kind ? &script_redisson : &script_plain;
 	struct redis_conn *conn = conn_of(server, call);
-	const size_t before = conn->unsent_length;
 	int argc = 3;
 
 	if (client->route && client->route->asking) {
@@ -221,17 +220,17 @@ static void send_request(const struct redis_client *client, struct redis_server 
 			continue;
 		redis_conn_send(conn, argc, call->command);
 	}
-	server->length = conn->unsent_length - before;
+	server->sent = true;
 	server->as_text = as_text;
 }
 
-/* Connect if there is no connection, and append the request. */
-static void begin_request(const struct redis_client *client, struct redis_server *server,
-			  const struct redis_call *call)
+/* Begin to connect if there is no connection. The request follows once there is one. */
+static void begin_request(struct redis_server *server, const struct redis_call *call)
 {
 	struct error err = server->error;
 
 	server->state = SERVER_FAILED;
+	server->sent = false;
 	if (begin_connection(server, conn_of(server, call), &err)) {
 		server->unreached = true;
 		/* Keep an earlier error: this one may only mean that this host has no IPv6. */
@@ -242,13 +241,6 @@ static void begin_request(const struct redis_client *client, struct redis_server
 		return;
 	}
 	server->state = SERVER_ASKED;
-	server->length = 0;
-	/*
-	 * Behind an unanswered request, send a script as its text: the answer NOSCRIPT might never
-	 * be read.
-	 */
-	if (!is_empty(call))
-		send_request(client, server, call, client->count > 1 && server->main.ignored > 0);
 }
 
 bool redis_server_drain(struct redis_server *server)
@@ -283,7 +275,7 @@ static void begin_server(const struct redis_client *client, struct redis_server 
 	if (server->main.ignored >= MOST_STALE)
 		redis_server_drain(server);
 	if (server->main.ignored < MOST_STALE || is_release(call)) {
-		begin_request(client, server, call);
+		begin_request(server, call);
 		return;
 	}
 	server->state = SERVER_FAILED;
@@ -295,25 +287,17 @@ static void begin_server(const struct redis_client *client, struct redis_server 
  * Handle a failed connection: try the next address, or send the request once more over a new
  * connection.
  */
-static void end_connection(const struct redis_client *client, struct redis_server *server,
-			   const struct redis_call *call)
+static void end_connection(struct redis_server *server, const struct redis_call *call)
 {
 	const bool final = server->error.kind != ERROR_UNAVAILABLE;
-	const bool begun = redis_conn_has_begun(conn_of(server, call), server->length);
 
-	if (begun && !is_empty(call)) {
-		server->resent = true;
-	} else if (server->tries && !final) {
-		if (server->error.errnum)
-			error_set(&server->error, ERROR_UNAVAILABLE, server->error.errnum,
-				  "%s: cannot connect", server->address.label);
-		server->next++;
-	}
+	server->resent |= server->sent;
+	server->next += !server->sent && server->tries && !final;
 	redis_conn_close(conn_of(server, call));
 	server->state = SERVER_FAILED;
 	server->unreached = true;
 	if (!final && server->tries < (server->resent ? 2 : server->found_count))
-		begin_request(client, server, call);
+		begin_request(server, call);
 }
 
 /* Take the answer to this round's request, or the end of connecting. */
@@ -345,17 +329,24 @@ static void step_server(const struct redis_client *client, struct redis_server *
 
 	while (server->state == SERVER_ASKED) {
 		err = (struct error){ 0 };
-		if (is_empty(call))
-			state = redis_conn_reach(conn, &err);
-		else
+		state = redis_conn_reach(conn, &err);
+		if (state > 0 && !is_empty(call)) {
+			/*
+			 * Behind an unanswered request, send a script as its text: the answer
+			 * NOSCRIPT might never be read.
+			 */
+			if (!server->sent)
+				send_request(client, server, call,
+					     client->count > 1 && server->main.ignored > 0);
 			state = redis_conn_step(conn, readable, &server->reply, &err);
+		}
 		if (state == 0)
 			break;
 		server->error = err;
 		if (state > 0)
 			take_answer(client, server, call);
 		else
-			end_connection(client, server, call);
+			end_connection(server, call);
 		readable = false;
 	}
 }
@@ -367,22 +358,16 @@ static void leave_server(const struct redis_client *client, struct redis_server 
 	struct redis_conn *conn = conn_of(server, call);
 
 	redis_conn_silent(conn, &server->error);
-	if (call->wake || client->count == 1) {
-		redis_conn_close(conn_of(server, call));
-	} else if (!is_empty(call)) {
-		server->sent = redis_conn_has_begun(conn, server->length);
-		server->unreached |= !server->sent;
-		/* A release stays, because the request before it may be carried out late. */
-		if (server->sent || is_release(call))
-			conn->ignored++;
-		else
-			redis_conn_take_back(conn, server->length);
-	}
+	server->unreached |= !server->sent;
+	if (call->wake || client->count == 1)
+		redis_conn_close(conn);
+	else
+		conn->ignored += server->sent;
 }
 
 bool redis_may_have_done(const struct redis_server *server)
 {
-	return server->state == SERVER_UNASKED || server->reply || server->resent || server->sent;
+	return server->state == SERVER_UNASKED || server->sent || server->resent;
 }
 
 /* ---- a round ---- */

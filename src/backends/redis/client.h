@@ -10,8 +10,7 @@
  * waiters that listen there. Answers come in the order of the requests. An answer after the end of
  * its round is dropped, and never taken for the answer to a later request. With several servers,
  * one that has not answered keeps its connection: it handles later requests in order, so that a
- * release undoes a late acquisition. A request that is still unsent at the end of its round is
- * taken back.
+ * release undoes a late acquisition. A request is sent only over a connection that is established.
  */
 #pragma once
 
@@ -91,9 +90,8 @@ struct redis_server {
 	bool unreached;			/* no answer since a connection to it failed */
 	bool resent;			/* sent twice, because the connection broke */
 	int tries;			/* connections made in this round */
-	size_t length;			/* of the request */
 	bool as_text;			/* the request has the text of its script */
-	bool sent;			/* SERVER_ASKED, after the round: it is under way */
+	bool sent;			/* the request, over the present connection */
 	bool woken;			/* a message was received since the last try */
 };
 

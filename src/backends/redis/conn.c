@@ -107,16 +107,11 @@ static ssize_t read_some(struct redis_conn *conn, void *data, size_t size, struc
 static ssize_t write_some(struct redis_conn *conn, struct error *err)
 {
 	const size_t length = conn->unsent_length;
-	ssize_t result;
 
 	if (!conn->address->encrypted)
 		return classify_io(conn, send(conn->fd, conn->unsent, length, MSG_NOSIGNAL),
 				   POLLOUT, err);
-	result = tls->write(conn->tls, conn->unsent, length, &conn->wanted, err);
-	/* OpenSSL sends an encrypted record to its end before anything else. */
-	if (!result)
-		conn->begun = length;
-	return result;
+	return tls->write(conn->tls, conn->unsent, length, &conn->wanted, err);
 }
 
 /* ---- the bounds of a reply ---- */
@@ -189,7 +184,6 @@ void redis_conn_close(struct redis_conn *conn)
 	conn->fd = -1;
 	conn->unsent = NULL;
 	conn->unsent_length = 0;
-	conn->begun = 0;
 	conn->unread = conn->ignored = 0;
 	conn->greeted = conn->received = conn->known = false;
 }
@@ -281,14 +275,25 @@ static void report_ended(const struct redis_conn *conn, struct error *err)
 		error_prefix(err, "%s", conn->address->label);
 }
 
+/* Is fd connected? Returns 1, 0 to poll for POLLOUT, or -1 and sets *err. */
+static int probe_connection(struct redis_conn *conn, struct error *err)
+{
+	conn->wanted = POLLOUT;
+	/* Nothing is sent, and the result is that of any write. */
+	if (!send(conn->fd, "", 0, MSG_NOSIGNAL))
+		return 1;
+	if (errno == EAGAIN || errno == EINTR)
+		return 0;
+	return error_set(err, ERROR_UNAVAILABLE, errno, "%s: cannot connect",
+			 conn->address->label);
+}
+
 /* Continue the handshake. Returns 1 when it is over, 0 to wait, or -1 and sets *err. */
 static int continue_handshake(struct redis_conn *conn, struct error *err)
 {
 	const struct redis_address *address = conn->address;
 	int state = -1;
 
-	if (conn->greeted || !address->encrypted)
-		return 1;
 	if (!tls)
 		tls = module_load("tls", err);
 	if (tls && !conn->tls)
@@ -297,21 +302,17 @@ static int continue_handshake(struct redis_conn *conn, struct error *err)
 		state = tls->handshake(conn->tls, &conn->wanted, err);
 	if (state < 0)
 		report_ended(conn, err);
-	conn->greeted = state > 0;
 	return state;
 }
 
 int redis_conn_reach(struct redis_conn *conn, struct error *err)
 {
-	if (conn->greeted || conn->address->encrypted)
-		return continue_handshake(conn, err);
-	conn->wanted = POLLOUT;
-	/* Nothing is sent, and the result is that of any write. */
-	conn->greeted = !send(conn->fd, "", 0, MSG_NOSIGNAL);
-	if (conn->greeted || errno == EAGAIN || errno == EINTR)
-		return conn->greeted;
-	return error_set(err, ERROR_UNAVAILABLE, errno, "%s: cannot connect",
-			 conn->address->label);
+	int state = conn->greeted || conn->tls ? 1 : probe_connection(conn, err);
+
+	if (state > 0 && conn->address->encrypted && !conn->greeted)
+		state = continue_handshake(conn, err);
+	conn->greeted = state > 0;
+	return state;
 }
 
 /* Write as much as possible without blocking. Returns 0, or -1 and sets *err. */
@@ -320,16 +321,12 @@ static int flush_output(struct redis_conn *conn, struct error *err)
 	ssize_t result;
 
 	while (conn->unsent_length) {
-		result = continue_handshake(conn, err);
-		if (result <= 0)
-			return (int)result;
 		result = write_some(conn, err);
 		if (result < 0)
 			report_ended(conn, err);
 		if (result <= 0)
 			return (int)result;
 		conn->unsent_length -= (size_t)result;
-		conn->begun = 0;
 		memmove(conn->unsent, conn->unsent + result, conn->unsent_length);
 		conn->wanted = POLLIN;
 	}
@@ -438,21 +435,13 @@ static int take_answer(struct redis_conn *conn, redisReply **reply, struct error
 	return state;
 }
 
-bool redis_conn_has_begun(const struct redis_conn *conn, size_t length)
-{
-	return conn->unsent_length - conn->begun < length;
-}
-
-void redis_conn_take_back(struct redis_conn *conn, size_t length)
-{
-	conn->unsent_length -= length;
-}
-
 int redis_conn_step(struct redis_conn *conn, bool readable, struct redisReply **reply,
 		    struct error *err)
 {
-	int state;
+	int state = redis_conn_reach(conn, err);
 
+	if (state <= 0)
+		return state;
 	if (flush_output(conn, err))
 		return -1;
 	/* Read until there is nothing more: poll() does not see input that TLS has buffered. */

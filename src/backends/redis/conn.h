@@ -7,7 +7,7 @@
  *	struct redis_conn conn = { .address = ..., .fd = -1, .set_fd = -1 };
  *
  *	redis_conn_begin()	takes a descriptor that is connected, or is connecting
- *	redis_conn_reach()	connects before anything is sent, where that is needed
+ *	redis_conn_reach()	connects, before anything is sent
  *	redis_conn_send()	a request, which stays in memory until the first step
  *	redis_conn_step()	at once, and then when conn->fd is ready for conn->wanted, until the
  *				answer is there
@@ -39,7 +39,6 @@ struct redis_conn {
 	size_t bytes, elements;		/* of the present reply */
 	char *unsent;
 	size_t unsent_length;
-	size_t begun;			/* of these, TLS may still send this many */
 	int unread;			/* answers to AUTH, SELECT, ROLE, INFO still to come */
 	int ignored;			/* answers behind these that are dropped */
 	bool replica;			/* address->master is set, and it is a replica */
@@ -67,13 +66,6 @@ int redis_conn_reach(struct redis_conn *conn, struct error *err);
 
 /* Append a command to the output. Requests are answered in their order. */
 void redis_conn_send(struct redis_conn *conn, int argc, const char *const argv[]);
-
-/*
- * May a part of the last length appended bytes have been sent, or be sent without another step? If
- * not, redis_conn_take_back() removes them.
- */
-bool redis_conn_has_begun(const struct redis_conn *conn, size_t length);
-void redis_conn_take_back(struct redis_conn *conn, size_t length);
 
 /* Set *err for a server that has not answered in time. */
 void redis_conn_silent(const struct redis_conn *conn, struct error *err);
