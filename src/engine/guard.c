@@ -8,13 +8,13 @@
 #include "base/ipc.h"
 #include "guarding.h"
 
-int guard_start(struct child *guard, const struct guard_plan *plan, struct error *err)
+int guard_start(struct child *guard, const struct supervisor *s, struct error *err)
 {
 	int fd;
 
 	fd = child_start(guard, err);
 	if (fd >= 0)
-		guarding_main(plan, fd);
+		guarding_main(s, fd);
 	if (!guard->pid)
 		return -1;
 	/* The guard does the same; either may be first. */

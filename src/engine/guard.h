@@ -29,35 +29,7 @@
 #include "child.h"
 
 struct error;
-struct run_request;
-struct shared;
-struct signals;
-struct terminal;
-
-/* The guard's work. The fork copies it. */
-struct guard_plan {
-	const struct run_request *run;
-	char *const *envp;		/* when the lock is held */
-	char *const *bare_envp;		/* when running unprotected */
-	char *fence_text;		/* in envp: where to write the fence's digits */
-	const struct signals *signals;
-	const struct terminal *terminal;
-	struct shared *shared;
-	int lost_fd;			/* eventfd: readable once the lock is lost; -1: none */
-	int keeper_pipe_fd;		/* a byte in it: the tree is dead; -1: no keeper */
-	/*
-	 * The hold is a flock(2) on guard_run()'s descriptor: the guard frees it as soon as the
-	 * tree is dead, even if the supervisor is stopped.
-	 */
-	bool unlocks;
-	/*
-	 * The command inherits that descriptor: if supervisor and guard are killed at once, the
-	 * lock is held until the whole tree is dead.
-	 */
-	bool inherits;
-	/* eventfd: readable when GUARD_STARTED was printed; -1: it is not printed */
-	int printed_fd;
-};
+struct supervisor;
 
 /* Events are dropped while a supervisor does not read them, except for the last one. */
 enum guard_event_type {
@@ -78,8 +50,10 @@ struct guard_event {
 	bool last;		/* the tree is dead */
 };
 
-/* Fork the guard, which waits for guard_run(). Returns 0, or -1 with ERROR_INTERNAL. */
-int guard_start(struct child *guard, const struct guard_plan *plan, struct error *err);
+/*
+ * Fork the guard, which copies *s and waits for guard_run(). Returns 0, or -1 with ERROR_INTERNAL.
+ */
+int guard_start(struct child *guard, const struct supervisor *s, struct error *err);
 
 /*
  * Order the guard to start the command. locked: the lock is held, with this fence if it is not 0.

@@ -46,7 +46,7 @@ void guarding_send(const struct guarding *g, struct guard_event event)
 void guarding_send_ending(const struct guarding *g, enum ending why)
 {
 	/* If this event is dropped, the supervisor reads the value with the last one. */
-	atomic_fetch_or(&g->plan->shared->endings, (int)why);
+	atomic_fetch_or(&g->s->shared->endings, (int)why);
 	guarding_send(g, (struct guard_event){ .type = GUARD_ENDING });
 }
 
@@ -65,7 +65,7 @@ static void send_start(struct guarding *g)
 static void record_command(struct guarding *g, pid_t pid)
 {
 	g->command = g->group = pid;
-	atomic_store(&g->plan->shared->command, pid);
+	atomic_store(&g->s->shared->command, pid);
 }
 
 void guarding_command_changed(struct guarding *g, int status)
@@ -182,9 +182,9 @@ static bool is_there(const char *file)
  */
 static void announce_command(struct guarding *g)
 {
-	struct pollfd printed = { .fd = g->plan->printed_fd, .events = POLLIN };
+	struct pollfd printed = { .fd = g->s->printed_fd, .events = POLLIN };
 
-	if (g->plan->printed_fd < 0 || !is_there(g->plan->run->argv[0]))
+	if (g->s->printed_fd < 0 || !is_there(g->s->run->argv[0]))
 		return;
 	send_start(g);
 	poll(&printed, 1, PRINTED_MOST_MS);
@@ -196,22 +196,22 @@ static void announce_command(struct guarding *g)
  */
 static void __attribute__((noreturn)) execute_or_exit(struct guarding *g, bool foreground)
 {
-	const struct guard_plan *plan = g->plan;
-	char *const *envp = g->locked ? plan->envp : plan->bare_envp;
+	const struct supervisor *s = g->s;
+	char *const *envp = g->locked ? s->envp : s->bare_envp;
 
 	/* The terminal's signals to dlock's process group must not reach the command. */
 	setpgid(0, 0);
 	if (g->fence)
-		text_digits(plan->fence_text, g->fence);
+		text_digits(s->fence_text, g->fence);
 	if (foreground)
-		terminal_give(plan->terminal, getpid());
-	if (plan->inherits && g->hold_fd >= 0)
+		terminal_give(&s->terminal, getpid());
+	if (s->inherits && g->hold_fd >= 0)
 		fcntl(g->hold_fd, F_SETFD, 0);
-	ignore_stops(&plan->signals->ignored);
+	ignore_stops(&s->signals->ignored);
 	announce_command(g);
-	signals_restore(plan->signals);
-	execvpe(plan->run->argv[0], plan->run->argv, envp);
-	atomic_store(&plan->shared->exec_failure, errno);
+	signals_restore(s->signals);
+	execvpe(s->run->argv[0], s->run->argv, envp);
+	atomic_store(&s->shared->exec_failure, errno);
 	_exit(127);
 }
 
@@ -336,9 +336,17 @@ static void reap_in_namespace(int report_fd, pid_t command)
 		send_report(report_fd, REPORT_LEFTOVERS, 0);
 }
 
-static void __attribute__((noreturn)) fail_and_exit(const struct guarding *g)
+/* Record errno: there is no namespace. Returns -1. */
+static int fail_to_contain(struct guarding *g)
 {
-	atomic_store(&g->plan->shared->contain_failure, errno);
+	g->child = 0;
+	atomic_store(&g->s->shared->contain_failure, errno);
+	return -1;
+}
+
+static void __attribute__((noreturn)) fail_and_exit(struct guarding *g)
+{
+	fail_to_contain(g);
 	_exit(125);
 }
 
@@ -346,7 +354,7 @@ static void __attribute__((noreturn)) fail_and_exit(const struct guarding *g)
 static void close_guards(const struct guarding *g)
 {
 	const int fds[] = {
-		g->fd, g->report_fd, g->plan->keeper_pipe_fd,
+		g->fd, g->report_fd, g->s->guard_pipe[1],
 	};
 
 	for (size_t i = 0; i < sizeof(fds) / sizeof(fds[0]); i++)
@@ -364,7 +372,7 @@ static void __attribute__((noreturn)) init_main(struct guarding *g, int report_f
 						const struct user *user, bool foreground)
 {
 	struct pollfd fds[] = {
-		{ .fd = g->plan->signals->fd, .events = POLLIN }, { .fd = report_fd },
+		{ .fd = g->s->signals->fd, .events = POLLIN }, { .fd = report_fd },
 	};
 	const pid_t self = getpid();
 	pid_t command;
@@ -389,7 +397,7 @@ static void __attribute__((noreturn)) init_main(struct guarding *g, int report_f
 	for (;;) {
 		poll(fds, 1, -1);
 		reap_in_namespace(report_fd, command);
-		if (signals_drain(g->plan->signals))
+		if (signals_drain(g->s->signals))
 			reap_in_namespace(report_fd, command);
 	}
 }
@@ -404,11 +412,11 @@ int guarding_contain(struct guarding *g, bool foreground)
 {
 	struct user user = { .uid = geteuid(), .gid = getegid() };
 	static const int on = 1;
-	int ends[2], failure;
+	int ends[2], failed;
 
 	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) ||
 	    setsockopt(ends[0], SOL_SOCKET, SO_PASSCRED, &on, sizeof(on)))
-		return -1;
+		return fail_to_contain(g);
 	g->report_fd = ends[0];
 	g->child = fork_into(NAMESPACES);
 	if (g->child < 0 && errno == EPERM) {
@@ -417,8 +425,7 @@ int guarding_contain(struct guarding *g, bool foreground)
 	}
 	if (g->child == 0)
 		init_main(g, ends[1], &user, foreground);
-	failure = errno;
+	failed = g->child < 0 ? fail_to_contain(g) : 0;
 	close(ends[1]);
-	errno = failure;
-	return g->child < 0 ? -1 : 0;
+	return failed;
 }

@@ -58,7 +58,7 @@ static void kill_tree(struct guarding *g)
 	if (g->command)
 		kill(g->command, SIGKILL);
 	/* A namespace ends with its init. */
-	if (g->plan->run->contain && g->child)
+	if (g->s->run->contain && g->child)
 		kill(g->child, SIGKILL);
 	sweep_tree(g, SIGKILL);
 }
@@ -103,7 +103,7 @@ static void stop_tree(struct guarding *g, int64_t kill_at_ms)
 static int64_t grace_end(const struct guarding *g)
 {
 	return clock_boot_ms() +
-	       lease_grace(shared_lease(g->plan->shared), g->plan->run->kill_after_ms);
+	       lease_grace(shared_lease(g->s->shared), g->s->run->kill_after_ms);
 }
 
 /* Let the pauses grow while no child ends: the processes cannot be ended, or not yet. */
@@ -119,23 +119,23 @@ static void grow_pause(struct guarding *g)
 /* Return when to stop the command: never with --on-lost warn, or without a lock. */
 static struct lease_stop stop_of(const struct guarding *g, struct lease_span lease)
 {
-	if (!g->plan->run->kill_on_lost || !g->locked)
+	if (!g->s->run->kill_on_lost || !g->locked)
 		lease.end_ms = CLOCK_NEVER;
-	return lease_stop(lease, g->plan->run->kill_after_ms);
+	return lease_stop(lease, g->s->run->kill_after_ms);
 }
 
 /* Set the kill timer, and publish its time: the supervisor finds out whether it has fired. */
 static void die_at(struct guarding *g, int64_t at_ms)
 {
 	kernel_timer_set(&g->kill_timer, at_ms);
-	atomic_store(&g->plan->shared->guard_dies_ms, g->kill_timer.at_ms);
+	atomic_store(&g->s->shared->guard_dies_ms, g->kill_timer.at_ms);
 }
 
 /* Do the processes that must be dead at the end of the lease die with this process? */
 static bool dies_with_guard(const struct guarding *g)
 {
 	/* A namespace does. Leftovers that are being ended have their own time. */
-	return !g->ended || (g->plan->run->contain && g->plan->run->wait_for_leftovers);
+	return !g->ended || (g->s->run->contain && g->s->run->wait_for_leftovers);
 }
 
 /*
@@ -146,7 +146,7 @@ static bool dies_with_guard(const struct guarding *g)
  */
 static int64_t arm_kill_timer(struct guarding *g)
 {
-	const struct lease_span lease = shared_lease(g->plan->shared);
+	const struct lease_span lease = shared_lease(g->s->shared);
 	const int64_t now_ms = clock_boot_ms(), check_ms = lease.end_ms - lease.ttl_ms / 2;
 
 	if (!dies_with_guard(g) || g->killing || stop_of(g, lease).term_ms == CLOCK_NEVER) {
@@ -181,7 +181,7 @@ static int64_t stop_in_time(struct guarding *g, struct lease_stop stop, int64_t 
 /* Act on the clock. Returns when to call this again (CLOCK_BOOTTIME). */
 static int64_t enforce_deadlines(struct guarding *g)
 {
-	const struct lease_stop stop = stop_of(g, shared_lease(g->plan->shared));
+	const struct lease_stop stop = stop_of(g, shared_lease(g->s->shared));
 	int64_t now = clock_boot_ms(), check_ms = arm_kill_timer(g), kill_at, next_ms;
 
 	next_ms = stop_in_time(g, stop, now);
@@ -215,104 +215,15 @@ static int64_t enforce_deadlines(struct guarding *g)
 	return g->sweep_at_ms;
 }
 
-/* ---- before the command runs ---- */
+/* ---- the end ---- */
 
-/* The result of the start of the command. */
-enum launched {
-	LAUNCHED,		/* forked; the exec may fail later */
-	LAUNCH_ENDED,		/* the supervisor is gone or needs no command; or a failure */
-	LAUNCH_TOO_LATE,
-	LAUNCH_OVERDUE,		/* the time of --until is over */
-	LAUNCH_FAILED,		/* see guarding_is_unused(); or another failure */
-};
-
-/*
- * Set the timers before the lock is taken: from then on this process does not outlive the lease,
- * and is continued if it is stopped. The lease is read first: when it has ended no timer is set,
- * and a later renewal must not let the command start.
- */
-static void arm_timers(struct guarding *g)
+/* Return the last event, when the tree is dead. After a failure the status is unknown. */
+static struct guard_event last_event(const struct guarding *g)
 {
-	int64_t check_ms;
-
-	g->start_by_ms = lease_stop(shared_lease(g->plan->shared),
-				    g->plan->run->kill_after_ms).term_ms;
-	check_ms = arm_kill_timer(g);
-	kernel_timer_set(&g->wake_timer, g->locked ? clock_earlier(g->start_by_ms, check_ms)
-						   : CLOCK_NEVER);
+	if (guarding_is_unused(g) || ipc_has_failed(NULL))
+		return (struct guard_event){ .type = GUARD_EMPTY };
+	return (struct guard_event){ .type = GUARD_EXITED, .value = g->status };
 }
-
-/*
- * Wait for the order to run, and take the keeper's offer. The keeper has withdrawn it if the
- * supervisor was stopped before the order.
- */
-static enum launched await_order(struct guarding *g)
-{
-	struct shared *shared = g->plan->shared;
-	enum ipc_result received = IPC_LATER;
-	struct guard_order order;
-
-	while (received == IPC_LATER && !ipc_has_failed(NULL))
-		received = ipc_receive(g->fd, &order, sizeof(order), 0, &g->hold_fd);
-	if (received != IPC_DONE || order.type != GUARD_ORDER_RUN)
-		return LAUNCH_ENDED;
-	g->locked = order.locked;
-	g->fence = order.fence;
-	arm_timers(g);
-	/* There is no offer for a lock of `file:` or an outer hold. */
-	if (g->locked && !shared_take(shared) && atomic_load(&shared->offer) == OFFER_WITHDRAWN)
-		return LAUNCH_TOO_LATE;
-	/* The rest of the lease is too short. */
-	return g->locked && clock_boot_ms() >= g->start_by_ms ? LAUNCH_TOO_LATE : LAUNCHED;
-}
-
-static enum launched launch_command(struct guarding *g)
-{
-	/* Asked here, because in a namespace the terminal's group has no number. */
-	const bool foreground = terminal_is_free(g->plan->terminal);
-
-	if (!g->plan->run->contain)
-		return guarding_start_command(g, foreground) ? LAUNCH_FAILED : LAUNCHED;
-	if (!guarding_contain(g, foreground))
-		return LAUNCHED;
-	g->child = 0;
-	atomic_store(&g->plan->shared->contain_failure, errno);
-	return LAUNCH_FAILED;
-}
-
-/* Set the limits of the command's time, which begins now. */
-static void begin_limit(struct guarding *g)
-{
-	const struct run_request *run = g->plan->run;
-	const int64_t now_ms = clock_boot_ms();
-	int64_t max_run_at_ms = CLOCK_NEVER, until_at_ms = CLOCK_NEVER;
-
-	if (run->max_run_ms)
-		max_run_at_ms = now_ms + run->max_run_ms;
-	if (run->until_ms)
-		until_at_ms = now_ms + (run->until_ms - clock_wall_ms());
-	g->limit = until_at_ms < max_run_at_ms ? ENDING_UNTIL : ENDING_MAX_RUN;
-	g->limit_at_ms = clock_earlier(max_run_at_ms, until_at_ms);
-}
-
-/* Start the command on the supervisor's order, and keep the descriptor of the order. */
-static enum launched launch_on_order(struct guarding *g)
-{
-	const enum launched launched = await_order(g);
-
-	if (launched != LAUNCHED)
-		return launched;
-	begin_limit(g);
-	/* A limit of --max-run begins now. */
-	if (clock_boot_ms() >= g->limit_at_ms && g->limit == ENDING_UNTIL)
-		return LAUNCH_OVERDUE;
-	return launch_command(g);
-}
-
-/* ---- while it runs ---- */
-
-/* The pause before a guard that is stopped again is continued. */
-#define WAKE_AGAIN_MS 20
 
 /*
  * The tree is dead: report this to the keeper, which then releases, and to the supervisor, and end
@@ -324,15 +235,15 @@ static void __attribute__((noreturn)) finish_and_exit(struct guarding *g, struct
 
 	/* A command that could not be executed has no minimum hold. */
 	if (guarding_is_unused(g) || !g->group)
-		atomic_store(&g->plan->shared->held_ms, 0);
-	if (event.type == GUARD_EXITED && !event.value && !atomic_load(&g->plan->shared->endings))
-		atomic_store(&g->plan->shared->succeeded, true);
-	if (g->hold_fd >= 0 && g->plan->unlocks)
+		atomic_store(&g->s->shared->held_ms, 0);
+	if (event.type == GUARD_EXITED && !event.value && !atomic_load(&g->s->shared->endings))
+		atomic_store(&g->s->shared->succeeded, true);
+	if (g->hold_fd >= 0 && g->s->unlocks)
 		flock(g->hold_fd, LOCK_UN);
 	if (g->hold_fd >= 0)
 		close(g->hold_fd);
-	if (g->plan->keeper_pipe_fd >= 0)
-		ignored = write(g->plan->keeper_pipe_fd, "", 1);
+	if (g->s->guard_pipe[1] >= 0)
+		ignored = write(g->s->guard_pipe[1], "", 1);
 	(void)ignored;	/* The supervisor handles a keeper that is gone. */
 	/* Only now: until the keeper has the byte, the timers must continue a stopped guard. */
 	kernel_timer_set(&g->wake_timer, CLOCK_NEVER);
@@ -341,6 +252,89 @@ static void __attribute__((noreturn)) finish_and_exit(struct guarding *g, struct
 	guarding_send(g, event);
 	_exit(0);
 }
+
+/* ---- before the command runs ---- */
+
+/*
+ * Set the timers before the lock is taken: from then on this process does not outlive the lease,
+ * and is continued if it is stopped. The lease is read first: when it has ended no timer is set,
+ * and a later renewal must not let the command start. Returns when it is too late to start the
+ * command.
+ */
+static int64_t arm_timers(struct guarding *g)
+{
+	const int64_t start_by_ms = lease_stop(shared_lease(g->s->shared),
+					       g->s->run->kill_after_ms).term_ms;
+	const int64_t check_ms = arm_kill_timer(g);
+
+	kernel_timer_set(&g->wake_timer, g->locked ? clock_earlier(start_by_ms, check_ms)
+						   : CLOCK_NEVER);
+	return start_by_ms;
+}
+
+/* The command is not started, because its time is over. */
+static void __attribute__((noreturn)) refuse_and_exit(struct guarding *g, enum ending why)
+{
+	guarding_send_ending(g, why);
+	finish_and_exit(g, (struct guard_event){ .type = GUARD_EMPTY });
+}
+
+/*
+ * Wait for the order to run, and take the keeper's offer. The keeper has withdrawn it if the
+ * supervisor was stopped before the order. Ends the process if the supervisor is gone or needs no
+ * command, or if it is too late.
+ */
+static void await_order(struct guarding *g)
+{
+	struct shared *shared = g->s->shared;
+	enum ipc_result received = IPC_LATER;
+	struct guard_order order;
+	int64_t start_by_ms;
+
+	while (received == IPC_LATER && !ipc_has_failed(NULL))
+		received = ipc_receive(g->fd, &order, sizeof(order), 0, &g->hold_fd);
+	if (received != IPC_DONE || order.type != GUARD_ORDER_RUN)
+		_exit(0);
+	g->locked = order.locked;
+	g->fence = order.fence;
+	start_by_ms = arm_timers(g);
+	/* There is no offer for a lock of `file:` or an outer hold. */
+	if (g->locked && ((!shared_take(shared) &&
+			   atomic_load(&shared->offer) == OFFER_WITHDRAWN) ||
+			  clock_boot_ms() >= start_by_ms))
+		refuse_and_exit(g, ENDING_LEASE);
+}
+
+/* Set the limits of the command's time, which begins now. */
+static void begin_limit(struct guarding *g)
+{
+	const struct run_request *run = g->s->run;
+	const int64_t now_ms = clock_boot_ms();
+	int64_t max_run_at_ms = CLOCK_NEVER, until_at_ms = CLOCK_NEVER;
+
+	if (run->max_run_ms)
+		max_run_at_ms = now_ms + run->max_run_ms;
+	if (run->until_ms)
+		until_at_ms = now_ms + (run->until_ms - clock_wall_ms());
+	g->limit = until_at_ms < max_run_at_ms ? ENDING_UNTIL : ENDING_MAX_RUN;
+	g->limit_at_ms = clock_earlier(max_run_at_ms, until_at_ms);
+}
+
+/* Start the command, or end the process after a failure. */
+static void launch_command(struct guarding *g)
+{
+	/* Asked here, because in a namespace the terminal's group has no number. */
+	const bool foreground = terminal_is_free(&g->s->terminal);
+
+	if (g->s->run->contain ? guarding_contain(g, foreground)
+			       : guarding_start_command(g, foreground))
+		finish_and_exit(g, last_event(g));
+}
+
+/* ---- while it runs ---- */
+
+/* The pause before a guard that is stopped again is continued. */
+#define WAKE_AGAIN_MS 20
 
 /*
  * Send how the command ended, and how many processes it left behind. These are ended now, or go on
@@ -356,11 +350,11 @@ static void send_end(struct guarding *g)
 		return;
 	left = sweep_tree(g, 0);
 	/* At least one child is left, even if the sweep has not seen it. */
-	if (g->plan->run->contain && left > 0)
+	if (g->s->run->contain && left > 0)
 		left--;		/* the namespace's init */
 	guarding_send(g, (struct guard_event){ .type = GUARD_LEFTOVERS,
 					       .value = left > 0 ? left : 1 });
-	if (!g->plan->run->wait_for_leftovers)
+	if (!g->s->run->wait_for_leftovers)
 		stop_tree(g, grace_end(g));
 }
 
@@ -369,20 +363,12 @@ static void child_changed(struct guarding *g, int status)
 {
 	/* Reports come first. An init that was killed has not reported the command's end. */
 	guarding_read_reports(g);
-	if (!g->plan->run->contain)
+	if (!g->s->run->contain)
 		guarding_command_changed(g, status);
 	else if (!g->ended)
 		guarding_command_changed(g, SIGKILL);
 	if (!WIFSTOPPED(status))
 		g->child = 0;
-}
-
-/* Return the last event, when the tree is dead. After a failure the status is unknown. */
-static struct guard_event last_event(const struct guarding *g)
-{
-	if (guarding_is_unused(g) || ipc_has_failed(NULL))
-		return (struct guard_event){ .type = GUARD_EMPTY };
-	return (struct guard_event){ .type = GUARD_EXITED, .value = g->status };
 }
 
 /*
@@ -399,7 +385,7 @@ static void reap_children(struct guarding *g)
 		sweep_soon(g);
 		if (pid != g->child)
 			continue;
-		init_stopped = g->plan->run->contain && WIFSTOPPED(status);
+		init_stopped = g->s->run->contain && WIFSTOPPED(status);
 		if (!init_stopped)
 			child_changed(g, status);
 	}
@@ -408,7 +394,7 @@ static void reap_children(struct guarding *g)
 	if (pid < 0 && errno == ECHILD)
 		finish_and_exit(g, last_event(g));
 	/* A child is left. With --contain it is init, which reports leftovers. */
-	if (g->ended && !g->plan->run->contain)
+	if (g->ended && !g->s->run->contain)
 		g->leftovers = true;
 	if (g->leftovers && !g->end_sent && !guarding_is_unused(g))
 		send_end(g);
@@ -454,7 +440,7 @@ static void obey_order(struct guarding *g)
 	}
 }
 
-static void guard_loop(struct guarding *g)
+static void __attribute__((noreturn)) guard_loop(struct guarding *g)
 {
 	enum { SIGNALS, SUPERVISOR, LOST, REPORT, POLLED };
 	struct pollfd fds[POLLED];
@@ -466,13 +452,13 @@ static void guard_loop(struct guarding *g)
 		if (ipc_has_failed(NULL))
 			stop_tree(g, grace_end(g));
 		wake_ms = enforce_deadlines(g);
-		fds[SIGNALS] = (struct pollfd){ .fd = g->plan->signals->fd, .events = POLLIN };
+		fds[SIGNALS] = (struct pollfd){ .fd = g->s->signals->fd, .events = POLLIN };
 		/* Orders wait until the command's pid is known. */
 		fds[SUPERVISOR] = (struct pollfd){
 			.fd = g->command || g->ended ? g->fd : -1, .events = POLLIN
 		};
 		fds[LOST] = (struct pollfd){
-			.fd = g->lost_seen ? -1 : g->plan->lost_fd, .events = POLLIN
+			.fd = g->lost_seen ? -1 : g->s->lost_fd, .events = POLLIN
 		};
 		fds[REPORT] = (struct pollfd){ .fd = g->report_fd, .events = POLLIN };
 		/* The timer's SIGCONT shows at the signals' descriptor, also after a suspend. */
@@ -488,11 +474,11 @@ static void guard_loop(struct guarding *g)
 			}
 		}
 		reap_children(g);
-		if (signals_drain(g->plan->signals))
+		if (signals_drain(g->s->signals))
 			reap_children(g);
 		if (fds[LOST].revents) {
 			g->lost_seen = true;
-			if (g->plan->run->kill_on_lost)
+			if (g->s->run->kill_on_lost)
 				stop_tree(g, grace_end(g));
 		}
 		if (fds[SUPERVISOR].revents)
@@ -500,35 +486,26 @@ static void guard_loop(struct guarding *g)
 	}
 }
 
-void guarding_main(const struct guard_plan *plan, int fd)
+void guarding_main(const struct supervisor *s, int fd)
 {
 	struct guarding g = {
-		.plan = plan, .fd = fd, .hold_fd = -1, .report_fd = -1,
-		.start_sent = plan->printed_fd < 0,
+		.s = s, .fd = fd, .hold_fd = -1, .report_fd = -1,
+		.start_sent = s->printed_fd < 0,
 	};
 
 	/* A signal that ends or stops dlock's job must leave a process to enforce the lease. */
 	setpgid(0, 0);
 	prctl(PR_SET_NAME, "dlock-guard");
 	prctl(PR_SET_CHILD_SUBREAPER, 1);
-	atomic_store(&plan->shared->guard, getpid());
+	atomic_store(&s->shared->guard, getpid());
 	if (kernel_timer_open(&g.wake_timer, CLOCK_BOOTTIME, SIGCONT, WAKE_AGAIN_MS) ||
 	    kernel_timer_open(&g.kill_timer, CLOCK_BOOTTIME, SIGKILL, 0))
 		ipc_record_failure(IPC_TIMER, errno);
-	switch (launch_on_order(&g)) {
-	case LAUNCHED:
-		break;
-	case LAUNCH_TOO_LATE:
-		guarding_send_ending(&g, ENDING_LEASE);
-		finish_and_exit(&g, (struct guard_event){ .type = GUARD_EMPTY });
-	case LAUNCH_OVERDUE:
-		guarding_send_ending(&g, ENDING_UNTIL);
-		finish_and_exit(&g, (struct guard_event){ .type = GUARD_EMPTY });
-	case LAUNCH_FAILED:
-		finish_and_exit(&g, last_event(&g));
-	case LAUNCH_ENDED:
-		_exit(0);
-	}
+	await_order(&g);
+	begin_limit(&g);
+	/* A limit of --max-run begins now. */
+	if (clock_boot_ms() >= g.limit_at_ms && g.limit == ENDING_UNTIL)
+		refuse_and_exit(&g, ENDING_UNTIL);
+	launch_command(&g);
 	guard_loop(&g);
-	_exit(0);	/* not reached */
 }

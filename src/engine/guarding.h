@@ -3,9 +3,9 @@
  * The guard's process, from the inside. From its start to its end:
  *
  *	guarding_main()			guard_process.c
- *	  launch_on_order()		waits for the order, and takes the lock
- *	    guarding_start_command()	then executes the command: guard_command.c
- *	    guarding_contain()		or executes it in a namespace, for --contain
+ *	  await_order()			waits for the order, and takes the lock
+ *	  guarding_start_command()	then executes the command: guard_command.c
+ *	  guarding_contain()		or executes it in a namespace, for --contain
  *	  then in a loop, until nothing is left of the tree:
  *	    enforce_deadlines()		acts on the clock
  *	    guarding_read_reports()	reads the command's state: guard_command.c
@@ -21,9 +21,7 @@
 
 #include "base/ipc.h"
 #include "base/kernel_timer.h"
-#include "guard.h"
-#include "run.h"
-#include "shared.h"
+#include "supervisor.h"
 
 enum guard_order_type {
 	GUARD_ORDER_RUN,
@@ -40,7 +38,7 @@ struct guard_order {
 };
 
 struct guarding {
-	const struct guard_plan *plan;
+	const struct supervisor *s;	/* as it was at the fork */
 	int fd;			/* to the supervisor; -1 once it is gone */
 	int hold_fd;		/* stays open until the tree is dead; -1: none */
 	bool locked;		/* the command runs under the lock, */
@@ -57,7 +55,6 @@ struct guarding {
 	bool stopping;
 	bool killing;		/* the command got KILL, and its tree is swept */
 	bool lost_seen;
-	int64_t start_by_ms;	/* before the start: a command that starts later has no lease */
 	int64_t limit_at_ms;	/* end of the command's time; CLOCK_NEVER */
 	enum ending limit;	/* the option that sets limit_at_ms */
 	int64_t kill_at_ms;	/* while stopping */
@@ -71,7 +68,7 @@ struct guarding {
 /* ---- guard_process.c ---- */
 
 /* Run the guard's process. fd: to the supervisor. */
-void guarding_main(const struct guard_plan *plan, int fd) __attribute__((noreturn));
+void guarding_main(const struct supervisor *s, int fd) __attribute__((noreturn));
 
 /* ---- guard_command.c ---- */
 
@@ -83,7 +80,7 @@ int guarding_start_command(struct guarding *g, bool foreground);
 
 /*
  * Fork the init of a new PID namespace, which starts the command there, and set g->child and
- * g->report_fd. Returns 0, or -1 with errno.
+ * g->report_fd. Returns 0, or -1 with contain_failure.
  */
 int guarding_contain(struct guarding *g, bool foreground);
 
@@ -98,8 +95,8 @@ void guarding_send_ending(const struct guarding *g, enum ending why);
 /* Was no command executed? The reason is in struct shared. */
 static inline bool guarding_is_unused(const struct guarding *g)
 {
-	return atomic_load(&g->plan->shared->exec_failure) ||
-	       atomic_load(&g->plan->shared->contain_failure);
+	return atomic_load(&g->s->shared->exec_failure) ||
+	       atomic_load(&g->s->shared->contain_failure);
 }
 
 /* With --contain, init and the command's process send reports to the guard over a socket. */

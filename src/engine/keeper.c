@@ -14,14 +14,15 @@
 /* The time to release for a keeper whose events cannot be received. */
 #define UNHEARD_MS 5000
 
-int keeper_start(struct keeper *keeper, const struct keeper_plan *plan, struct error *err)
+int keeper_start(struct keeper *keeper, const struct supervisor *s, enum keeper_mode mode,
+		 struct error *err)
 {
 	const int fd = child_start(&keeper->child, err);
 
 	if (fd >= 0)
-		keeping_main(plan, fd);
+		keeping_main(s, mode, fd);
 	keeper->hold_fd = -1;
-	keeper->ends = plan->mode == KEEPER_RELEASE || plan->mode == KEEPER_ADOPT;
+	keeper->ends = mode == KEEPER_RELEASE || mode == KEEPER_ADOPT;
 	return keeper->child.pid ? 0 : -1;
 }
 

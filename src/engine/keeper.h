@@ -20,9 +20,7 @@
 #include "backends/registry.h"
 #include "child.h"
 
-struct run_request;
-struct shared;
-struct signals;
+struct supervisor;
 
 enum keeper_mode {
 	KEEPER_ACQUIRE,		/* acquire, hold, release */
@@ -31,26 +29,6 @@ enum keeper_mode {
 	KEEPER_JOIN,		/* renew it for as long as the command runs: keeping.h */
 	KEEPER_ADOPT,		/* a daemon for a hold that the supervisor acquired itself */
 	KEEPER_KEEP,		/* retain the same hold for the rest of its minimum hold */
-};
-
-struct keeper_plan {
-	enum keeper_mode mode;
-	const struct run_request *run;
-	const struct request *request;
-	const struct holder *self;	/* request->text, decoded */
-	const struct signals *signals;
-	struct backend *backend;	/* KEEPER_ADOPT, _KEEP: the object that holds, */
-	const struct grant *grant;	/* and its grant */
-	const struct pidfd *process;	/* daemon: the process that it holds for; NULL: none */
-	bool term_on_lost;		/* daemon: TERM to that process when the lock is lost */
-	bool shows_waiting;		/* a user watches the wait */
-	struct shared *shared;
-	int lost_fd;			/* eventfd that wakes the guard on loss */
-	/*
-	 * The guard writes a byte when the command's tree is dead, so that the release does not
-	 * wait for the supervisor. End of file: supervisor and guard are dead, and the keeper ends.
-	 */
-	int guard_pipe[2];
 };
 
 enum keeper_event_type {
@@ -102,8 +80,9 @@ static inline enum keeper_event_type keeper_event_of(enum outcome outcome)
 	return types[outcome];
 }
 
-/* Fork the keeper. Returns 0, or -1 with ERROR_INTERNAL. */
-int keeper_start(struct keeper *keeper, const struct keeper_plan *plan, struct error *err);
+/* Fork the keeper, which copies *s. Returns 0, or -1 with ERROR_INTERNAL. */
+int keeper_start(struct keeper *keeper, const struct supervisor *s, enum keeper_mode mode,
+		 struct error *err);
 
 /* Receive the next event. False: there is none. KEEPER_GONE is the last one. */
 bool keeper_event(struct keeper *keeper, struct keeper_event *event);

@@ -46,7 +46,7 @@ static bool gives_up(enum wake wake)
  */
 static bool offer_lock(struct keeping *k, struct grant *grant)
 {
-	struct shared *shared = k->plan->shared;
+	struct shared *shared = k->s->shared;
 	int64_t limit_ms = OFFER_MS;
 	int made = OFFER_MADE, before = atomic_load(&shared->offer);
 	enum wake wake = WAKE_TIME;
@@ -94,8 +94,11 @@ static bool offer_lock(struct keeping *k, struct grant *grant)
 /* Send the holder once, with shows_waiting every second, and with --once-per at each try. */
 static void report_waiting(struct keeping *k)
 {
-	if (!k->viewed_ms || k->plan->run->once_ms ||
-	    (k->plan->shows_waiting && clock_boot_ms() >= k->viewed_ms + VIEW_EACH_MS))
+	const bool shown = supervisor_reports(k->s, LEVEL_STEP) ||
+			   k->s->hooks->tick_ms != CLOCK_NEVER;
+
+	if (!k->viewed_ms || k->s->run->once_ms ||
+	    (shown && clock_boot_ms() >= k->viewed_ms + VIEW_EACH_MS))
 		keeping_view(k);
 	keeping_send(k, KEEPER_WAITING);
 }
@@ -106,7 +109,7 @@ static void report_waiting(struct keeping *k)
  */
 static int64_t next_view(const struct keeping *k)
 {
-	if (!k->plan->run->once_ms)
+	if (!k->s->run->once_ms)
 		return CLOCK_NEVER;
 	return clock_boot_ms() + (k->event.ahead > 0 ? HOLD_RETRY_MS : VIEW_EACH_MS);
 }
@@ -143,7 +146,7 @@ static void acquire_failed(struct keeping *k, bool in_line, int64_t *down_since_
 	static char last_message[sizeof(k->event.error.message)];
 	int64_t now = clock_boot_ms();
 
-	if (k->event.error.kind == ERROR_CANCELLED && !atomic_load(&k->plan->shared->engaged))
+	if (k->event.error.kind == ERROR_CANCELLED && !atomic_load(&k->s->shared->engaged))
 		keeping_exit(k, KEEPER_BUSY);
 	if (k->event.error.kind == ERROR_CANCELLED)
 		release_and_exit(k, false);
@@ -158,7 +161,7 @@ static void acquire_failed(struct keeping *k, bool in_line, int64_t *down_since_
 
 		/* A request without a reply may have left an entry: remove it. */
 		k->backend->cancel_fd = -1;
-		if (atomic_load(&k->plan->shared->engaged))
+		if (atomic_load(&k->s->shared->engaged))
 			hold_release(k->backend, &k->request, &k->self, 0, 0, &k->event.error);
 		k->event.error = why;
 		keeping_exit(k, KEEPER_FAILED);
@@ -179,7 +182,7 @@ static void acquire_failed(struct keeping *k, bool in_line, int64_t *down_since_
  */
 static void mark_engaged(struct keeping *k)
 {
-	struct shared *shared = k->plan->shared;
+	struct shared *shared = k->s->shared;
 
 	atomic_store(&shared->engaged, 1);
 	if (atomic_load(&shared->offer) == OFFER_CLOSED)
@@ -192,7 +195,7 @@ static enum outcome try_once(struct keeping *k, struct grant *grant)
 	struct error *err = &k->event.error;
 
 	k->backend->cancel_fd = k->fd;
-	if (!atomic_load(&k->plan->shared->engaged)) {
+	if (!atomic_load(&k->s->shared->engaged)) {
 		if (ops->connect && ops->connect(k->backend, &k->request, err))
 			return OUTCOME_ERROR;
 		mark_engaged(k);

@@ -41,20 +41,20 @@
 
 static void terminate_process(const struct keeping *k, const char *why)
 {
-	pidfd_signal(k->plan->process, SIGTERM);
+	pidfd_signal(k->s->process, SIGTERM);
 	system_log(LOG_ERR, k->request.name, "lock lost: %s; process %d got TERM", why,
-		   (int)k->plan->process->pid);
+		   (int)k->s->process->pid);
 }
 
 static int64_t term_at(const struct keeping *k)
 {
-	return lease_stop(shared_lease(k->plan->shared), NOTICE_MS).term_ms;
+	return lease_stop(shared_lease(k->s->shared), NOTICE_MS).term_ms;
 }
 
 /* Run the watchdog. daemon: a byte in this pipe: a clean end; end of file: it was killed. */
 static void watch_daemon(const struct keeping *k, int daemon)
 {
-	const struct pidfd *process = k->plan->process;
+	const struct pidfd *process = k->s->process;
 	enum { PROCESS, DAEMON, TIMER, POLLED };
 	struct pollfd fds[POLLED] = {
 		[PROCESS] = { .fd = process->fd, .events = POLLIN },
@@ -86,7 +86,7 @@ static int start_watchdog(struct keeping *k)
 	int ends[2];
 	pid_t pid;
 
-	if (!k->plan->process || !k->plan->term_on_lost)
+	if (!k->s->process || !k->s->term_on_lost)
 		return 0;
 	if (pipe2(ends, O_CLOEXEC))
 		return error_set(&k->event.error, ERROR_INTERNAL, errno, "pipe");
@@ -138,7 +138,7 @@ static void extend_hold(struct keeping *k, int64_t ttl_ms, bool keep_end, struct
 /* Return the remaining ms of the hold, for a run that enforces its end; 0: it has no end. */
 static int64_t lease_left(const struct keeping *k)
 {
-	int64_t end_ms = clock_earlier(shared_lease(k->plan->shared).end_ms, k->until_ms);
+	int64_t end_ms = clock_earlier(shared_lease(k->s->shared).end_ms, k->until_ms);
 	int64_t left_ms = end_ms - clock_boot_ms();
 
 	if (end_ms == CLOCK_NEVER)
@@ -244,7 +244,7 @@ void keeping_detach(struct keeping *k, struct grant *grant)
 	if (chdir("/"))
 		keeping_exit(k, KEEPER_FAILED);
 	k->own_ms = k->request.ttl_ms;
-	if (!k->plan->process)
+	if (!k->s->process)
 		end_after(k, k->own_ms);
 	/* Store the end of the hold in the record, and maybe the pid of this process. */
 	keeping_renew_once(k, grant, &k->event.error);
@@ -324,7 +324,7 @@ bool keeping_answer(struct keeping *k, struct grant *grant)
 		keeper_socket_answer(fd, &lost, -1);
 	/* Without an answer the caller asks the backend: for another lock or backend. */
 	else if (received == IPC_DONE && !strcmp(query.name, k->request.name) &&
-		 query.backend == uri_identity(k->plan->run->uri))
+		 query.backend == k->s->identity)
 		return answer_query(k, grant, &query, fd);
 	close(fd);
 	return true;
@@ -337,17 +337,17 @@ int64_t keeping_deadline(const struct keeping *k)
 
 void keeping_lose_daemon_exit(struct keeping *k)
 {
-	const bool signalled = k->plan->process && k->plan->term_on_lost;
+	const bool signalled = k->s->process && k->s->term_on_lost;
 
 	/* First the signal, because the work must end at once. */
 	if (signalled)
-		pidfd_signal(k->plan->process, SIGTERM);
+		pidfd_signal(k->s->process, SIGTERM);
 	if (!k->event.error.message[0])
 		error_set(&k->event.error, ERROR_REFUSED, 0, clock_boot_ms() >= keeping_deadline(k)
 			  ? "its lease is about to end" : KEEPING_GONE);
 	if (signalled)
 		system_log(LOG_ERR, k->request.name, "lock lost: %s; process %d got TERM",
-			   k->event.error.message, (int)k->plan->process->pid);
+			   k->event.error.message, (int)k->s->process->pid);
 	else
 		keeping_send(k, KEEPER_LOST);
 	/* First the socket, because closing a session takes time. */

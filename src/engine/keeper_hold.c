@@ -122,22 +122,22 @@ void keeping_publish(struct keeping *k, const struct grant *grant)
 
 	if (grant->ttl_ms)
 		lease.end_ms = lease_end(grant->sent_ms, grant->ttl_ms);
-	shared_set_lease(k->plan->shared, lease);
-	atomic_store(&k->plan->shared->session_ms, k->backend->session_ms);
+	shared_set_lease(k->s->shared, lease);
+	atomic_store(&k->s->shared->session_ms, k->backend->session_ms);
 }
 
 /* Return for how many ms the lock is retained, which needs a connection that can be. */
 static int64_t retained_for(const struct keeping *k)
 {
-	const int offer = atomic_load(&k->plan->shared->offer);
+	const int offer = atomic_load(&k->s->shared->offer);
 
 	/* A guard that was too late for the offer has written the time, too. */
 	if (offer == OFFER_WITHDRAWN || offer == OFFER_CLOSED || keeping_is_retained(k))
 		return 0;
 	/* The connection of a keeper that was killed cannot be retained. */
-	if (k->backend->session && k->plan->mode == KEEPER_RELEASE)
+	if (k->backend->session && k->mode == KEEPER_RELEASE)
 		return 0;
-	return shared_keep_ms(k->plan->shared, k->plan->run);
+	return shared_keep_ms(k->s->shared, k->s->run);
 }
 
 void keeping_reset_timeouts(struct keeping *k)
@@ -198,10 +198,10 @@ static enum outcome begin_keeping(struct keeping *k, int64_t keep_ms, struct err
 
 enum outcome keeping_release_once(struct keeping *k, int64_t *keep_ms, struct error *err)
 {
-	const int64_t lease_end_ms = shared_lease(k->plan->shared).end_ms;
+	const int64_t lease_end_ms = shared_lease(k->s->shared).end_ms;
 
 	*keep_ms = retained_for(k);
-	if (*keep_ms > 0 && k->plan->run->once_ms)
+	if (*keep_ms > 0 && k->s->run->once_ms)
 		k->self.done_ms = clock_wall_ms();
 	if (k->backend->session && *keep_ms > 0)
 		return begin_keeping(k, *keep_ms, err);
@@ -241,7 +241,7 @@ static enum wake read_guard(const struct keeping *k)
 {
 	char byte;
 
-	return read(k->plan->guard_pipe[0], &byte, 1) == 1 ? WAKE_RELEASE : WAKE_ABANDONED;
+	return read(k->s->guard_pipe[0], &byte, 1) == 1 ? WAKE_RELEASE : WAKE_ABANDONED;
 }
 
 /*
@@ -253,7 +253,7 @@ static enum wake read_signals(const struct keeping *k)
 	enum wake wake = WAKE_TIME;
 	int sig;
 
-	while ((sig = signals_next(k->plan->signals, NULL))) {
+	while ((sig = signals_next(k->s->signals, NULL))) {
 		if (sig == SIGTERM)
 			wake = WAKE_RELEASE;
 		else if (sig == SIGURG && wake == WAKE_TIME)
@@ -273,15 +273,15 @@ enum wake keeping_sleep(struct keeping *k, int64_t until_ms, bool with_backend)
 	/* A daemon, or a minimum hold. */
 	const bool detached = k->fd < 0, guarded = !detached && !k->abandoned;
 	/* The process of a daemon that is leaving has ended already. */
-	const struct pidfd *process = k->listener >= 0 && !k->leaving ? k->plan->process : NULL;
+	const struct pidfd *process = k->listener >= 0 && !k->leaving ? k->s->process : NULL;
 	struct pollfd fds[POLLED] = {
 		[ORDERS] = { .fd = k->orphaned ? -1 : k->fd },
-		[GUARD] = { .fd = guarded ? k->plan->guard_pipe[0] : -1 },
+		[GUARD] = { .fd = guarded ? k->s->guard_pipe[0] : -1 },
 		[GUARD_END] = { .fd = detached ? -1 : k->guard_fd },
 		[QUERIES] = { .fd = k->listener < 0 ? -1 : k->callers },
 		[PROCESS] = { .fd = process ? process->fd : -1 },
 		[SHARE] = { .fd = k->daemon_ended ? -1 : k->share_fd },
-		[SIGNALS] = { .fd = detached ? k->plan->signals->fd : -1 },
+		[SIGNALS] = { .fd = detached ? k->s->signals->fd : -1 },
 		[TIMER] = { .fd = k->timer },
 		[BACKEND] = { .fd = with_backend ? k->backend->ops->fd(k->backend) : -1 },
 	};

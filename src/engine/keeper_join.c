@@ -17,10 +17,10 @@
 
 static void make_query(const struct keeping *k, enum keeper_verb verb, struct keeper_query *query)
 {
-	*query = (struct keeper_query){ .verb = verb, .backend = uri_identity(k->plan->run->uri),
+	*query = (struct keeper_query){ .verb = verb, .backend = k->s->identity,
 					.ttl_ms = k->request.ttl_ms,
-					.mode = k->plan->request->mode,
-					.slots = k->plan->request->slots };
+					.mode = k->s->request.mode,
+					.slots = k->s->request.slots };
 	memcpy(query->token, k->request.token, TOKEN_SIZE);
 	strncpy(query->name, k->request.name, NAME_MAX_BYTES);
 }
@@ -92,7 +92,7 @@ static enum outcome renew_here(struct keeping *k, struct grant *grant)
 
 	grant->ttl_ms = clock_earlier(grant->ttl_ms, JOINED_MOST_MS);
 	if (!grant->ttl_ms)
-		grant->ttl_ms = k->plan->request->ttl_ms;
+		grant->ttl_ms = k->s->request.ttl_ms;
 	return outcome;
 }
 
@@ -138,7 +138,7 @@ static void share_fence(struct keeping *k, struct grant *grant)
 {
 	if (!grant->fence)
 		grant->fence = environment_fence();
-	atomic_store(&k->plan->shared->fence, grant->fence);
+	atomic_store(&k->s->shared->fence, grant->fence);
 }
 
 static enum outcome join_hold(struct keeping *k, struct grant *grant)

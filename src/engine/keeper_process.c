@@ -22,7 +22,7 @@
 /* Let keeping_sleep() watch the guard, once it is started. */
 static void watch_guard(struct keeping *k)
 {
-	const pid_t guard = atomic_load(&k->plan->shared->guard);
+	const pid_t guard = atomic_load(&k->s->shared->guard);
 
 	if (!guard || guard == k->guard)
 		return;
@@ -60,10 +60,10 @@ static int64_t continue_supervisor(struct keeping *k, enum wake wake)
  */
 static void __attribute__((noreturn)) abandon_and_exit(struct keeping *k)
 {
-	const pid_t command = atomic_load(&k->plan->shared->command);
+	const pid_t command = atomic_load(&k->s->shared->command);
 
 	k->abandoned = true;
-	if (!command && k->plan->mode != KEEPER_JOIN)
+	if (!command && k->mode != KEEPER_JOIN)
 		keeping_release(k, true);
 	/* In another session, another process has this number. */
 	if (command && getsid(command) == k->session)
@@ -76,8 +76,8 @@ static void send_lost(struct keeping *k)
 {
 	static const uint64_t one = 1;
 
-	if (write(k->plan->lost_fd, &one, sizeof(one)) < 0)
-		shared_set_lease(k->plan->shared, (struct lease_span){ .end_ms = 0, .ttl_ms = 1 });
+	if (write(k->s->lost_fd, &one, sizeof(one)) < 0)
+		shared_set_lease(k->s->shared, (struct lease_span){ .end_ms = 0, .ttl_ms = 1 });
 	keeping_send(k, KEEPER_LOST);
 }
 
@@ -100,13 +100,13 @@ static void lose_lock(struct keeping *k)
 /* Return the TTL of the lease, or, without one, the pause between two checks of the lock. */
 static int64_t renewal_period(const struct keeping *k, const struct grant *grant)
 {
-	return grant->ttl_ms ? grant->ttl_ms : k->plan->request->ttl_ms;
+	return grant->ttl_ms ? grant->ttl_ms : k->s->request.ttl_ms;
 }
 
 /* Return when to renew after a renewal at start_ms (CLOCK_BOOTTIME). */
 static int64_t next_renewal(const struct keeping *k, const struct grant *grant, int64_t start_ms)
 {
-	return k->plan->run->no_renew ? CLOCK_NEVER
+	return k->s->run->no_renew ? CLOCK_NEVER
 				      : lease_renew_at(start_ms, renewal_period(k, grant));
 }
 
@@ -116,8 +116,8 @@ static int64_t next_renewal(const struct keeping *k, const struct grant *grant, 
  */
 static bool limit_calls(struct keeping *k)
 {
-	const struct lease_span lease = shared_lease(k->plan->shared);
-	int64_t deadline_ms = lease_stop(lease, k->plan->run->kill_after_ms).kill_ms, left_ms;
+	const struct lease_span lease = shared_lease(k->s->shared);
+	int64_t deadline_ms = lease_stop(lease, k->s->run->kill_after_ms).kill_ms, left_ms;
 
 	if (k->listener >= 0)
 		deadline_ms = keeping_deadline(k);
@@ -135,7 +135,7 @@ static enum outcome renew_or_verify(struct keeping *k, struct grant *grant, bool
 	struct error *err = &k->event.error;
 
 	*err = (struct error){ 0 };
-	if (k->plan->mode == KEEPER_JOIN)
+	if (k->mode == KEEPER_JOIN)
 		return verify ? keeping_verify_joined(k) : keeping_renew_joined(k, grant);
 	return verify ? hold_verify(k->backend, &k->request, err)
 		      : keeping_renew_once(k, grant, err);
@@ -147,7 +147,7 @@ static enum outcome renew_or_verify(struct keeping *k, struct grant *grant, bool
  */
 static bool renew_lease(struct keeping *k, struct grant *grant, int64_t *next_ms)
 {
-	const bool verify = k->plan->run->no_renew;
+	const bool verify = k->s->run->no_renew;
 	const int64_t asked_ms = clock_boot_ms();
 
 	*next_ms = CLOCK_NEVER;
@@ -184,7 +184,7 @@ static bool renew_lease(struct keeping *k, struct grant *grant, int64_t *next_ms
 /* End the hold after the tree or the process is dead. Returns for a minimum hold. */
 static void end_hold(struct keeping *k)
 {
-	if (k->plan->mode == KEEPER_JOIN)
+	if (k->mode == KEEPER_JOIN)
 		keeping_end_joined_exit(k);
 	keeping_release(k, true);
 }
@@ -197,7 +197,7 @@ static void handle_loss(struct keeping *k)
 	if (keeping_is_retained(k))
 		_exit(0);
 	lose_lock(k);
-	if (k->plan->mode == KEEPER_JOIN)
+	if (k->mode == KEEPER_JOIN)
 		keeping_exit(k, KEEPER_LOST);
 	keeping_release(k, true);
 }
@@ -278,15 +278,15 @@ static void check_guard(struct keeping *k)
 {
 	struct pidfd self;
 
-	if (!k->plan->run->argv ||
-	    (k->plan->mode != KEEPER_ACQUIRE && k->plan->mode != KEEPER_JOIN))
+	if (!k->s->run->argv ||
+	    (k->mode != KEEPER_ACQUIRE && k->mode != KEEPER_JOIN))
 		return;
 	if (pidfd_init(&self, getpid(), &k->event.error))
 		keeping_exit(k, KEEPER_FAILED);
 	pidfd_finish(&self);
 }
 
-void keeping_main(const struct keeper_plan *plan, int fd)
+void keeping_main(const struct supervisor *s, enum keeper_mode mode, int fd)
 {
 	static struct keeping k = {
 		.guard_fd = -1, .listener = -1, .timer = -1, .watchdog = -1,
@@ -294,9 +294,10 @@ void keeping_main(const struct keeper_plan *plan, int fd)
 	};
 	struct grant grant = { 0 };
 
-	k.plan = plan;
-	k.request = *plan->request;
-	k.self = *plan->self;
+	k.s = s;
+	k.mode = mode;
+	k.request = s->request;
+	k.self = s->self;
 	holder_encode(&k.self, k.text);
 	k.request.text = k.text;
 	seed_jitter(k.request.token);
@@ -312,29 +313,29 @@ void keeping_main(const struct keeper_plan *plan, int fd)
 	 */
 	fds_drop_standard();
 	fds_close_inherited();
-	if (plan->guard_pipe[1] >= 0)
-		close(plan->guard_pipe[1]);
-	if (plan->mode == KEEPER_ADOPT || plan->mode == KEEPER_KEEP) {
-		k.backend = plan->backend;
-		grant = *plan->grant;
+	if (s->guard_pipe[1] >= 0)
+		close(s->guard_pipe[1]);
+	if (mode == KEEPER_ADOPT || mode == KEEPER_KEEP) {
+		k.backend = s->backend;
+		grant = s->local_grant;
 		k.hold_fd = grant.hold_fd;
-		if (plan->mode == KEEPER_KEEP)
+		if (mode == KEEPER_KEEP)
 			keeping_release(&k, true);
 		else
 			keeping_detach(&k, &grant);
 		hold_and_exit(&k, &grant);
 	}
 	check_guard(&k);
-	k.backend = backend_open(plan->run->driver, plan->run->uri,
-				 plan->mode == KEEPER_ACQUIRE ? &k.request : NULL, &k.event.error);
+	k.backend = backend_open(s->run->driver, s->run->uri,
+				 mode == KEEPER_ACQUIRE ? &k.request : NULL, &k.event.error);
 	if (!k.backend)
 		keeping_exit(&k, KEEPER_FAILED);
-	atomic_store(&plan->shared->session, k.backend->session);
-	if (plan->mode == KEEPER_NEST)
+	atomic_store(&s->shared->session, k.backend->session);
+	if (mode == KEEPER_NEST)
 		keeping_nest_exit(&k);
-	if (plan->mode == KEEPER_RELEASE)
+	if (mode == KEEPER_RELEASE)
 		keeping_release(&k, true);
-	if (plan->mode == KEEPER_JOIN)
+	if (mode == KEEPER_JOIN)
 		keeping_join(&k, &grant);
 	else
 		keeping_acquire(&k, &grant);

@@ -20,10 +20,8 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-#include "keeper.h"
 #include "keeper_socket.h"
-#include "run.h"
-#include "shared.h"
+#include "supervisor.h"
 
 enum keeper_order {
 	KEEPER_ORDER_RELEASE,	/* leave the queue, or release, and end */
@@ -46,9 +44,10 @@ enum wake {
 };
 
 struct keeping {
-	const struct keeper_plan *plan;
-	struct request request;		/* the plan's, with the text below */
-	struct holder self;		/* the plan's; a daemon sets until_ms in it */
+	const struct supervisor *s;	/* as it was at the fork */
+	enum keeper_mode mode;
+	struct request request;		/* the supervisor's, with the text below */
+	struct holder self;		/* the supervisor's; a daemon sets until_ms in it */
 	char text[HOLDER_TEXT_SIZE];	/* self, encoded */
 	bool text_changed;		/* the next renewal stores it */
 	int64_t timeout_ms;		/* of the backend's calls, as configured */
@@ -87,7 +86,8 @@ static inline bool keeping_is_retained(const struct keeping *k)
 /* ---- keeper_process.c ---- */
 
 /* Run the keeper's process. fd: to the supervisor. */
-void keeping_main(const struct keeper_plan *plan, int fd) __attribute__((noreturn));
+void keeping_main(const struct supervisor *s, enum keeper_mode mode, int fd)
+	__attribute__((noreturn));
 
 /* ---- keeper_hold.c ---- */
 

@@ -192,7 +192,7 @@ static void handle_started(struct supervisor *s, pid_t pid)
 {
 	s->result->facts.command = pid;
 	supervisor_report(s, EVENT_STARTED, LEVEL_STEP, "the command runs, pid %d", (int)pid);
-	eventfd_write(s->guard_plan.printed_fd, 1);
+	eventfd_write(s->printed_fd, 1);
 }
 
 static void handle_exited(struct supervisor *s, int status)

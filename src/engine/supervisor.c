@@ -23,12 +23,6 @@
 #include "lock/uri.h"
 #include "environment.h"
 
-/* Is this level reported? Otherwise save the time to format the message. */
-static bool is_wanted(const struct supervisor *s, enum level level)
-{
-	return level >= s->hooks->least;
-}
-
 void supervisor_report(const struct supervisor *s, enum run_event event, enum level level,
 		       const char *format, ...)
 {
@@ -38,7 +32,7 @@ void supervisor_report(const struct supervisor *s, enum run_event event, enum le
 	};
 	va_list args;
 
-	if (!is_wanted(s, level))
+	if (!supervisor_reports(s, level))
 		return;
 	va_start(args, format);
 	vsnprintf(text, sizeof(text), format, args);
@@ -52,7 +46,7 @@ void supervisor_report_acquired(const struct supervisor *s)
 	int64_t session_ms = atomic_load(&s->shared->session_ms);
 	char text[DURATION_TEXT_SIZE], granted[DURATION_TEXT_SIZE], location[URI_LOCATION_SIZE];
 
-	if (!is_wanted(s, LEVEL_STEP) || s->joined)
+	if (!supervisor_reports(s, LEVEL_STEP) || s->joined)
 		return;
 	supervisor_report(s, EVENT_ACQUIRED, LEVEL_STEP,
 			  "acquired after %s, fence %llu, %s%s%son %s",
@@ -275,68 +269,14 @@ static int map_shared(struct supervisor *s, struct error *err)
 	return 0;
 }
 
-/* Open the eventfd and the pipe between keeper and guard once. Returns 0, or -1 with *err. */
-static int open_channels(struct supervisor *s, struct error *err)
+int supervisor_start_keeper(struct supervisor *s, enum keeper_mode mode, struct error *err)
 {
+	/* The eventfd and the pipe between keeper and guard are opened once. */
 	if (s->lost_fd < 0)
 		s->lost_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	if (s->lost_fd < 0 || (s->guard_pipe[0] < 0 && pipe2(s->guard_pipe, O_CLOEXEC)))
 		return error_set(err, ERROR_INTERNAL, errno, "eventfd or pipe");
-	return 0;
-}
-
-void supervisor_plan_guard(struct supervisor *s, char **bare_envp)
-{
-	/* The descriptors of an outer hold are not this run's to free. */
-	const bool local = s->run->driver->local && !s->joined;
-	char *fence_text;
-	char **envp = environment_make(s->run->name, s->token, s->level, s->run->uri_text,
-				       &fence_text);
-
-	/* Only --if-down run needs it. */
-	if (!bare_envp && s->run->run_if_down)
-		bare_envp = environment_make_without_hold(s->run->name, s->run->uri_text);
-	terminal_open(&s->terminal);
-	s->guard_plan = (struct guard_plan){
-		.run = s->run,
-		.envp = envp,
-		.bare_envp = bare_envp ? bare_envp : envp,
-		.fence_text = fence_text,
-		.signals = s->signals,
-		.terminal = &s->terminal,
-		.shared = s->shared,
-		.lost_fd = s->lost_fd,
-		.keeper_pipe_fd = s->guard_pipe[1],
-		/* The supervisor's release reports the result. */
-		.unlocks = local && s->run->mode == HOLD_EXCLUSIVE && !s->run->min_hold_ms &&
-			   !s->run->once_ms,
-		.inherits = local && !s->run->closes,
-		.printed_fd = is_wanted(s, LEVEL_STEP) ? eventfd(0, EFD_CLOEXEC) : -1,
-	};
-}
-
-int supervisor_start_keeper(struct supervisor *s, enum keeper_mode mode,
-			    struct error *err)
-{
-	struct keeper_plan plan = {
-		.mode = mode,
-		.run = s->run,
-		.request = &s->request,
-		.self = &s->self,
-		.signals = s->signals,
-		.process = s->process,
-		.term_on_lost = s->term_on_lost,
-		.backend = s->backend,
-		.grant = &s->local_grant,
-		.shows_waiting = is_wanted(s, LEVEL_STEP) || s->hooks->tick_ms != CLOCK_NEVER,
-		.shared = s->shared,
-	};
-
-	if (open_channels(s, err))
-		return -1;
-	plan.lost_fd = s->lost_fd;
-	memcpy(plan.guard_pipe, s->guard_pipe, sizeof(plan.guard_pipe));
-	return keeper_start(&s->keeper, &plan, err);
+	return keeper_start(&s->keeper, s, mode, err);
 }
 
 int supervisor_hold_fd(const struct supervisor *s)
@@ -346,11 +286,30 @@ int supervisor_hold_fd(const struct supervisor *s)
 	return s->backend ? s->local_grant.hold_fd : s->keeper.hold_fd;
 }
 
+/* Prepare what the guard needs, once. */
+static void prepare_guard(struct supervisor *s)
+{
+	/* The descriptors of an outer hold are not this run's to free. */
+	const bool local = s->run->driver->local && !s->joined;
+
+	s->envp = environment_make(s->run->name, s->token, s->level, s->run->uri_text,
+				   &s->fence_text);
+	if (s->run->run_if_down)
+		s->bare_envp = environment_make_without_hold(s->run->name, s->run->uri_text);
+	terminal_open(&s->terminal);
+	/* The supervisor's release reports the result. */
+	s->unlocks = local && s->run->mode == HOLD_EXCLUSIVE && !s->run->min_hold_ms &&
+		     !s->run->once_ms;
+	s->inherits = local && !s->run->closes;
+	if (supervisor_reports(s, LEVEL_STEP))
+		s->printed_fd = eventfd(0, EFD_CLOEXEC);
+}
+
 int supervisor_start_guard(struct supervisor *s, struct error *err)
 {
-	if (!s->guard_plan.run)
-		supervisor_plan_guard(s, NULL);
-	return guard_start(&s->guard, &s->guard_plan, err);
+	if (!s->envp)
+		prepare_guard(s);
+	return guard_start(&s->guard, s, err);
 }
 
 int supervisor_init(struct supervisor *s, const struct run_request *run,
@@ -361,7 +320,7 @@ int supervisor_init(struct supervisor *s, const struct run_request *run,
 
 	*s = (struct supervisor){
 		.run = run, .hooks = hooks, .signals = signals, .result = result,
-		.guard_pipe = { -1, -1 }, .lost_fd = -1,
+		.guard_pipe = { -1, -1 }, .lost_fd = -1, .printed_fd = -1,
 		.keeper = { .child = { .fd = -1 }, .hold_fd = -1 },
 		.local_grant = { .hold_fd = -1 },
 		.guard = { .fd = -1 },

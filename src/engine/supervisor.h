@@ -42,7 +42,11 @@ struct supervisor {
 	struct run_result *result;
 	struct terminal terminal;
 	struct shared *shared;
-	int lost_fd;			/* see keeper.h; -1: there is no keeper */
+	int lost_fd;			/* eventfd: the keeper wakes the guard on loss; -1: none */
+	/*
+	 * The guard writes a byte when the command's tree is dead, so that the release does not
+	 * wait for the supervisor. End of file: supervisor and guard are dead, and the keeper ends.
+	 */
 	int guard_pipe[2];
 	uint64_t identity;		/* uri_identity() */
 	char token[TOKEN_SIZE];
@@ -50,14 +54,28 @@ struct supervisor {
 	struct request request;
 	struct holder self;
 	char text[HOLDER_TEXT_SIZE];	/* self, encoded, for the request */
-	struct backend *backend;	/* local drivers only; they need no keeper */
-	struct grant local_grant;	/* of this backend */
+	struct backend *backend;	/* local drivers only; they need no keeper, except for */
+	struct grant local_grant;	/* KEEPER_ADOPT and KEEPER_KEEP; and what it granted */
 	const struct pidfd *process;	/* acquire: the one to hold for; NULL: none */
-	bool term_on_lost;
+	bool term_on_lost;		/* TERM to that process when the lock is lost */
 	bool check_now;			/* verify a local lock now */
 	struct keeper keeper;
 	struct child guard;
-	struct guard_plan guard_plan;
+	char *const *envp;		/* of a command under the lock; NULL: not made yet */
+	char *const *bare_envp;		/* of a command without it */
+	char *fence_text;		/* in envp: where the guard writes the fence's digits */
+	/*
+	 * The hold is a flock(2) on guard_run()'s descriptor: the guard frees it as soon as the
+	 * tree is dead, even if the supervisor is stopped.
+	 */
+	bool unlocks;
+	/*
+	 * The command inherits that descriptor: if supervisor and guard are killed at once, the
+	 * lock is held until the whole tree is dead.
+	 */
+	bool inherits;
+	/* eventfd: readable when GUARD_STARTED was printed; -1: it is not printed */
+	int printed_fd;
 	int64_t continued_ms;		/* when the command was last continued after a stop */
 	int64_t continue_ms;		/* when to continue it; CLOCK_NEVER */
 	struct tree_excluded excluded;	/* children from before this program */
@@ -88,6 +106,12 @@ struct supervisor {
 };
 
 enum acquired { ACQUIRED_NO, ACQUIRED_YES, ACQUIRED_NOT_YET };
+
+/* Is this level reported? Otherwise save the time to format the message. */
+static inline bool supervisor_reports(const struct supervisor *s, enum level level)
+{
+	return level >= s->hooks->least;
+}
 
 /* Pass a message to the caller's hook. */
 void supervisor_report(const struct supervisor *s, enum run_event event, enum level level,
@@ -133,8 +157,7 @@ void supervisor_sleep(struct supervisor *s, int64_t until_ms);
 void supervisor_pause(struct supervisor *s, int64_t until_ms);
 
 /* Fork the keeper or the guard. Return 0, or -1 with *err. */
-int supervisor_start_keeper(struct supervisor *s, enum keeper_mode mode,
-			    struct error *err);
+int supervisor_start_keeper(struct supervisor *s, enum keeper_mode mode, struct error *err);
 int supervisor_start_guard(struct supervisor *s, struct error *err);
 
 /* Before the command runs: clean up after a guard that was killed, so that another is started. */
@@ -159,11 +182,6 @@ void supervisor_run_command(struct supervisor *s);
 int supervisor_init(struct supervisor *s, const struct run_request *run,
 		    const struct run_hooks *hooks, const struct signals *signals,
 		    struct run_result *result, const char *command, struct error *err);
-
-/*
- * Set s->terminal and s->guard_plan. bare_envp: for a command that runs without the lock.
- */
-void supervisor_plan_guard(struct supervisor *s, char **bare_envp);
 
 /*
  * Find the hold of the token in the environment, and let a keeper join it (KEEPER_JOIN) or renew it
