@@ -70,6 +70,7 @@ static void record_command(struct guarding *g, pid_t pid)
 
 void guarding_command_changed(struct guarding *g, int status)
 {
+	send_start(g);
 	if (WIFSTOPPED(status)) {
 		guarding_send(g, (struct guard_event){ .type = GUARD_STOPPED,
 						       .value = WSTOPSIG(status) });
@@ -107,6 +108,9 @@ void guarding_read_reports(struct guarding *g)
 		case REPORT_PID:
 			if (sender)
 				record_command(g, sender);
+			/* Before the exec, which the namespace's init does not report. */
+			if (report.value)
+				send_start(g);
 			break;
 		case REPORT_STOPPED:
 		case REPORT_ENDED:
@@ -117,8 +121,6 @@ void guarding_read_reports(struct guarding *g)
 			break;
 		}
 	}
-	/* For a contained command this is before the exec: its init keeps a descriptor. */
-	send_start(g);
 }
 
 /* ---- the command ---- */
@@ -177,17 +179,12 @@ static bool is_there(const char *file)
 }
 
 /*
- * Wait until the supervisor has printed that the command runs, so that this line comes before the
- * first output. The wait is limited, because the supervisor may be stopped.
+ * Does the exec wait until the supervisor has printed that the command runs, so that this line
+ * comes before the first output?
  */
-static void announce_command(struct guarding *g)
+static bool is_announced(const struct guarding *g)
 {
-	struct pollfd printed = { .fd = g->s->printed_fd, .events = POLLIN };
-
-	if (g->s->printed_fd < 0 || !is_there(g->s->run->argv[0]))
-		return;
-	send_start(g);
-	poll(&printed, 1, PRINTED_MOST_MS);
+	return g->s->printed_fd >= 0 && is_there(g->s->run->argv[0]);
 }
 
 /*
@@ -198,6 +195,7 @@ static void __attribute__((noreturn)) execute_or_exit(struct guarding *g, bool f
 {
 	const struct supervisor *s = g->s;
 	char *const *envp = g->locked ? s->envp : s->bare_envp;
+	struct pollfd printed = { .fd = s->printed_fd, .events = POLLIN };
 
 	/* The terminal's signals to dlock's process group must not reach the command. */
 	setpgid(0, 0);
@@ -208,7 +206,11 @@ static void __attribute__((noreturn)) execute_or_exit(struct guarding *g, bool f
 	if (s->inherits && g->hold_fd >= 0)
 		fcntl(g->hold_fd, F_SETFD, 0);
 	ignore_stops(&s->signals->ignored);
-	announce_command(g);
+	if (is_announced(g)) {
+		send_start(g);
+		/* The supervisor may be stopped. */
+		poll(&printed, 1, PRINTED_MOST_MS);
+	}
 	signals_restore(s->signals);
 	execvpe(s->run->argv[0], s->run->argv, envp);
 	atomic_store(&s->shared->exec_failure, errno);
@@ -391,7 +393,7 @@ static void __attribute__((noreturn)) init_main(struct guarding *g, int report_f
 		fail_and_exit(g);
 	if (command == 0) {
 		die_with(self);
-		send_report(report_fd, REPORT_PID, 0);
+		send_report(report_fd, REPORT_PID, is_announced(g));
 		execute_or_exit(g, foreground);
 	}
 	for (;;) {

@@ -101,7 +101,7 @@ static inline bool guarding_is_unused(const struct guarding *g)
 
 /* With --contain, init and the command's process send reports to the guard over a socket. */
 enum report_type {
-	REPORT_PID,		/* the sender is about to become the command; no value */
+	REPORT_PID,		/* the sender is to become the command; value: is_announced() */
 	REPORT_STOPPED,		/* value: wait status of the command */
 	REPORT_ENDED,		/* value: wait status of the command */
 	REPORT_LEFTOVERS,	/* the command has ended, and left processes in its namespace */

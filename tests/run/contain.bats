@@ -58,6 +58,10 @@ is_silent() {
 		run -0 "$DLOCK" run --contain -v "$LOCK" -- echo OUT
 		matches "$output" "acquired.*the command runs, pid [0-9]+"$'\n'"OUT"$'\n'
 	done
+	for try in 1 2 3 4 5 6; do
+		run --separate-stderr -127 "$DLOCK" run --contain -v "$LOCK" -- ./none
+		not matches "$stderr" 'the command runs'
+	done
 }
 
 @test "signals sent to dlock reach the command" {
