@@ -236,7 +236,7 @@ static void __attribute__((noreturn)) finish_and_exit(struct guarding *g, struct
 	/* A command that could not be executed has no minimum hold. */
 	if (guarding_is_unused(g) || !g->group)
 		atomic_store(&g->s->shared->held_ms, 0);
-	if (event.type == GUARD_EXITED && !event.value && !atomic_load(&g->s->shared->endings))
+	if (event.type == GUARD_EXITED && !event.value && (!g->stopping || g->ending_leftovers))
 		atomic_store(&g->s->shared->succeeded, true);
 	if (g->hold_fd >= 0 && g->s->unlocks)
 		flock(g->hold_fd, LOCK_UN);
@@ -354,8 +354,10 @@ static void send_end(struct guarding *g)
 		left--;		/* the namespace's init */
 	guarding_send(g, (struct guard_event){ .type = GUARD_LEFTOVERS,
 					       .value = left > 0 ? left : 1 });
-	if (!g->s->run->wait_for_leftovers)
-		stop_tree(g, grace_end(g));
+	if (g->s->run->wait_for_leftovers)
+		return;
+	g->ending_leftovers = true;
+	stop_tree(g, grace_end(g));
 }
 
 /* Handle that the guard's child has stopped or ended: the command, or the init of its namespace. */

@@ -52,7 +52,8 @@ struct guarding {
 	bool leftovers;		/* the command has ended, and left processes behind */
 	bool start_sent;	/* GUARD_STARTED was sent, or is not needed */
 	bool end_sent;		/* GUARD_EXITED was sent */
-	bool stopping;
+	bool stopping;		/* the tree is being ended, */
+	bool ending_leftovers;	/* only because the command has ended by itself */
 	bool killing;		/* the command got KILL, and its tree is swept */
 	bool lost_seen;
 	int64_t limit_at_ms;	/* end of the command's time; CLOCK_NEVER */

@@ -186,26 +186,35 @@ void keeping_view(struct keeping *k)
 	lock_view_finish(&view);
 }
 
-/* Store in the record of a hold that lives with this process that it is only retained. */
-static enum outcome begin_keeping(struct keeping *k, int64_t keep_ms, struct error *err)
-{
-	struct grant grant = { 0 };
-
-	k->self.kept_ms = clock_wall_ms() + keep_ms;
-	keeping_change_text(k);
-	return keeping_renew_once(k, &grant, err);
-}
+/* The pause before the success of --once-per is stored again. */
+#define STORE_AGAIN_MS 200
 
 enum outcome keeping_release_once(struct keeping *k, int64_t *keep_ms, struct error *err)
 {
 	const int64_t lease_end_ms = shared_lease(k->s->shared).end_ms;
+	struct grant grant = { 0 };
+	enum outcome outcome;
 
 	*keep_ms = retained_for(k);
+	if (*keep_ms > 0)
+		k->self.kept_ms = clock_wall_ms() + *keep_ms;
 	if (*keep_ms > 0 && k->s->run->once_ms)
 		k->self.done_ms = clock_wall_ms();
-	if (k->backend->session && *keep_ms > 0)
-		return begin_keeping(k, *keep_ms, err);
-	return hold_release(k->backend, &k->request, &k->self, *keep_ms, lease_end_ms, err);
+	if (k->backend->session && *keep_ms > 0) {
+		/* The record says that the hold, which lives with this process, is retained. */
+		keeping_change_text(k);
+		return keeping_renew_once(k, &grant, err);
+	}
+	outcome = hold_release(k->backend, &k->request, &k->self, *keep_ms, lease_end_ms, err);
+	/* Otherwise another host would do again what is done. */
+	while (outcome == OUTCOME_ERROR && err->kind == ERROR_UNAVAILABLE && k->self.done_ms &&
+	       clock_boot_ms() + STORE_AGAIN_MS < lease_end_ms) {
+		poll(NULL, 0, STORE_AGAIN_MS);
+		*keep_ms = retained_for(k);
+		outcome = hold_release(k->backend, &k->request, &k->self, *keep_ms, lease_end_ms,
+				       err);
+	}
+	return outcome;
 }
 
 /* ---- sleep ---- */

@@ -95,6 +95,12 @@ static void run_on_lost(const struct supervisor *s)
 
 /* ---- the release ---- */
 
+/* Does the success of --once-per retain the lock? */
+static bool is_done(const struct supervisor *s)
+{
+	return s->run->once_ms && shared_keep_ms(s->shared, s->run) > 0;
+}
+
 /* The option that retains the lock. */
 static const char *keeping_option(const struct supervisor *s)
 {
@@ -147,7 +153,8 @@ static void handle_released(struct supervisor *s, const struct keeper_event *eve
 				  event->error.message);
 	else
 		supervisor_report(s, EVENT_NOT_RELEASED, LEVEL_WARNING,
-				  "could not release the lock: %s; the lock lapses within %s",
+				  "could not %s: %s; the lock lapses within %s", is_done(s)
+				  ? "store the success of --once-per" : "release the lock",
 				  event->error.message,
 				  duration_format(left_ms, text, sizeof(text)));
 }
@@ -162,6 +169,9 @@ static bool await_release(struct supervisor *s, bool maybe_released)
 		handle_released(s, &s->last_word, maybe_released);
 		return true;
 	}
+	/* The keeper tries until then. */
+	if (is_done(s) && s->last_lease.end_ms != CLOCK_NEVER)
+		until_ms += s->last_lease.end_ms - clock_boot_ms();
 	/* After the end of a lost lease there is nothing to release. */
 	if (s->lost)
 		until_ms = clock_earlier(until_ms, s->last_lease.end_ms);

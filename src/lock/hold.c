@@ -174,6 +174,22 @@ enum outcome hold_renew_other(struct backend *backend, const struct request *req
 
 /* ---- releasing ---- */
 
+/* Has an earlier try of this release, whose answer was lost, retained the lock? */
+static enum outcome find_kept(struct backend *backend, const char *name, const struct holder *kept,
+			      struct error *err)
+{
+	struct lock_view view = { 0 };
+	enum outcome outcome = OUTCOME_LOST;
+
+	if (hold_view(backend, name, "", &view, err))
+		return OUTCOME_ERROR;
+	for (size_t i = 0; i < view.hold_count; i++)
+		if (view.holds[i].holder.kept_ms == kept->kept_ms)
+			outcome = OUTCOME_HELD;
+	lock_view_finish(&view);
+	return outcome;
+}
+
 enum outcome hold_release(struct backend *backend, const struct request *request,
 			  const struct holder *self, int64_t keep_ms, int64_t lease_end_ms,
 			  struct error *err)
@@ -187,11 +203,14 @@ enum outcome hold_release(struct backend *backend, const struct request *request
 	released.keep_ms = keep_ms;
 	released.text = NULL;
 	if (keep_ms > 0) {
-		kept.kept_ms = clock_wall_ms() + keep_ms;
+		if (!kept.kept_ms)
+			kept.kept_ms = clock_wall_ms() + keep_ms;
 		holder_encode(&kept, text);
 		released.text = text;
 	}
 	outcome = backend->ops->release(backend, &released, err);
+	if (outcome == OUTCOME_LOST && keep_ms > 0)
+		return find_kept(backend, request->name, &kept, err);
 	if (outcome == OUTCOME_LOST &&
 	    lease_ended_by_resent(backend->resent, sent_ms, lease_end_ms))
 		return OUTCOME_HELD;
