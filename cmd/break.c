@@ -80,7 +80,7 @@ static int ask_about_holders(struct session *session, struct error *err)
 
 		if (!confirm_break(session))
 			return 0;
-		failed = session_view(session, err);
+		failed = session_view(session, NULL, err);
 		changed = !failed && report_changes(session, &before);
 		locks_forget_views(&before);
 	}
@@ -93,7 +93,7 @@ static int choose_holders(struct session *session, struct error *err)
 	if (!session->options.yes && (!isatty(STDIN_FILENO) || !isatty(STDERR_FILENO)))
 		return error_set(err, ERROR_USAGE, 0, "there is no terminal to ask on; "
 				 "--yes breaks the lock without asking");
-	if (session_names(session, err) || session_view(session, err))
+	if (session_names(session, err) || session_view(session, NULL, err))
 		return -1;
 	return session->options.yes ? 1 : ask_about_holders(session, err);
 }

@@ -41,19 +41,29 @@ void session_choose(struct session *session, const char *name)
 	log_about(&session->options, false);
 }
 
-int session_view(struct session *session, struct error *err)
+int session_view(struct session *session, int *unread, struct error *err)
 {
 	struct locks *locks = &session->locks;
+	char **names = locks->names.names;
+	size_t read = 0;
 
 	locks->held = 0;
 	locks->views = memory_new(locks->names.count, sizeof(*locks->views));
 	for (size_t i = 0; i < locks->names.count; i++) {
-		session_choose(session, locks->names.names[i]);
-		if (session_connect(session, err) ||
-		    hold_view(session->backend, session->name, "", &locks->views[i], err))
+		session_choose(session, names[i]);
+		if (!session_connect(session, err) &&
+		    !hold_view(session->backend, names[i], "", &locks->views[read], err)) {
+			locks->held += locks->views[read].hold_count > 0;
+			names[read++] = names[i];
+			continue;
+		}
+		if (!unread)
 			return -1;
-		locks->held += locks->views[i].hold_count > 0;
+		*unread = log_fail(err);
+		session_choose(session, NULL);
+		free(names[i]);
 	}
+	locks->names.count = read;
 	return 0;
 }
 

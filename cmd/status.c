@@ -200,13 +200,15 @@ static int print_names(struct session *session, struct error *err)
 
 /*
  * Show the locks. *reported: the line that there are none was printed already. Returns 1: one of
- * the locks that were named is held; 0: none is; -1 with *err.
+ * the locks that were named is held; 0: none is; the exit status for a lock that cannot be read; or
+ * -1 with *err.
  */
 static int show_once(struct session *session, bool *reported, struct error *err)
 {
 	const struct options *options = &session->options;
 	const bool for_people = !options->json && !options->prometheus;
 	char location[URI_LOCATION_SIZE];
+	int unread = 0;
 	bool none;
 
 	/* Not in a table that a program reads. */
@@ -219,12 +221,11 @@ static int show_once(struct session *session, bool *reported, struct error *err)
 		log_print(LEVEL_WARNING, "no locks are held on %s",
 			  settings_location(options, location));
 	*reported = none;
-	if (session_view(session, err))
-		return -1;
+	session_view(session, &unread, err);
 	session_choose(session, NULL);
 	if (options->verbosity >= 0)
 		show_locks(session);
-	return options->operand_count && session->locks.held;
+	return unread ? unread : options->operand_count && session->locks.held;
 }
 
 static int watch_locks(struct session *session, struct error *err)
@@ -239,9 +240,7 @@ static int watch_locks(struct session *session, struct error *err)
 			reported = false;
 		}
 		state = show_once(session, &reported, err);
-		if (state < 0)
-			return state;
-		if (log_flush())
+		if (state < 0 || state > 1 || log_flush())
 			return state;
 		sleep(WATCH_SECONDS);
 	}

@@ -151,6 +151,24 @@ said_twice() {
 	equal "$stderr" ""
 }
 
+@test "status: a lock that cannot be read is reported, and the others are shown" {
+	local form
+	hold --
+	mkdir "$LOCKS/$LOCK-bad.lock"
+	for form in '' --json --prometheus; do
+		# shellcheck disable=SC2086 # nothing or a word
+		run --separate-stderr -122 "$DLOCK" status $form "$LOCK-bad" "$LOCK" "$LOCK-free"
+		one_line "^dlock: $LOCK-bad: .*directory"
+		matches "$output" "${LOCK}[\" ].*"$'\n'".*$LOCK-free"
+		not matches "$output" "$LOCK-bad"
+	done
+	# Nothing is broken where it is not known by whom it is held.
+	run --separate-stderr -122 "$DLOCK" break --yes "$LOCK-bad" "$LOCK"
+	one_line "^dlock: $LOCK-bad: .*directory"
+	alive "$COMMAND"
+	release
+}
+
 @test "status prints no control characters of a forged record" {
 	local token
 	token=$("$DLOCK" acquire -t 5s "$LOCK")
