@@ -117,16 +117,16 @@ static void put_facts(struct json *json, const struct run_facts *facts)
 
 static void put_holder(struct json *json, const struct log_line *line)
 {
-	json_maybe(json, "ahead", line->holder ? line->ahead : -1);
-	if (!line->holder) {
+	json_maybe(json, "ahead", line->event == EVENT_WAITING ? line->wait->ahead : -1);
+	if (!line->wait) {
 		json_text(json, "holder", NULL);
 		return;
 	}
 	json_open(json, "holder", '{');
-	json_who(json, line->holder);
-	json_time(json, "kept_until", line->holder->kept_ms);
-	json_time(json, "done_at", line->holder->done_ms);
-	json_maybe(json, "held_for_ms", line->age_ms);
+	json_who(json, &line->wait->holder);
+	json_time(json, "kept_until", line->wait->holder.kept_ms);
+	json_time(json, "done_at", line->wait->holder.done_ms);
+	json_maybe(json, "held_for_ms", run_elapsed(line->wait->since_ms));
 	json_close(json, '}');
 }
 
@@ -277,12 +277,13 @@ static const char *queue_text(int64_t ahead, char buf[static 48])
  * Write "the server has not been reachable for 12s; last seen ", which comes before the holder, or
  * "" when the server can be reached.
  */
-static const char *down_text(int64_t down_ms, char buf[static 96])
+static const char *down_text(const struct wait_state *state, char buf[static 96])
 {
+	const int64_t down_ms = run_elapsed(state->down_since_ms);
 	char duration[DURATION_TEXT_SIZE];
 
 	buf[0] = '\0';
-	if (down_ms > 0)
+	if (down_ms >= 0)
 		snprintf(buf, 96, "the server has not been reachable for %s; last seen ",
 			 duration_format(down_ms, duration, sizeof(duration)));
 	return buf;
@@ -311,9 +312,9 @@ static void show_live_line(const struct wait_state *state, const char *holder)
 	if (!ioctl(STDERR_FILENO, TIOCGWINSZ, &size) && size.ws_col > 10)
 		width = size.ws_col - 1;
 	snprintf(text, sizeof(text), "dlock: %s: waiting %s%s, %s%s", lines.name,
-		 duration_format(state->elapsed_ms, elapsed, sizeof(elapsed)),
-		 queue_text(state->down_ms ? -1 : state->ahead, queue),
-		 down_text(state->down_ms, down), holder);
+		 duration_format(run_elapsed(state->began_ms), elapsed, sizeof(elapsed)),
+		 queue_text(state->down_since_ms ? -1 : state->ahead, queue),
+		 down_text(state, down), holder);
 	text_clean(text, strlen(text), text, (size_t)width + 1);
 	fprintf(stderr, "\r%s\033[K", text);
 	lines.line_shown = true;
@@ -322,10 +323,10 @@ static void show_live_line(const struct wait_state *state, const char *holder)
 /* Print a line when the holder has changed, and each minute. */
 static void print_waiting(const struct wait_state *state, const char *holder)
 {
-	const struct run_facts facts = { .began_ms = clock_boot_ms() - state->elapsed_ms };
+	const struct run_facts facts = { .began_ms = state->began_ms };
 	char who[HOLDER_DESCRIPTION_SIZE], queue[48], text[1200], polls[80];
 
-	holder_describe(state->holder, -1, who, sizeof(who));
+	holder_describe(&state->holder, -1, who, sizeof(who));
 	if (!strcmp(who, lines.last_holder) &&
 	    clock_boot_ms() < lines.holder_ms + LINE_EACH_MS - TICK_MS)
 		return;
@@ -335,7 +336,7 @@ static void print_waiting(const struct wait_state *state, const char *holder)
 		 holder, lines.location, poll_text(state->poll_ms, polls));
 	log_line(&(struct log_line){
 		.level = LEVEL_STEP, .event = EVENT_WAITING, .text = text, .facts = &facts,
-		.holder = state->holder, .age_ms = state->age_ms, .ahead = state->ahead,
+		.wait = state,
 	});
 }
 
@@ -347,7 +348,7 @@ void log_waiting(const struct wait_state *state)
 		clear_live_line();
 		return;
 	}
-	holder_describe(state->holder, state->age_ms, holder, sizeof(holder));
+	holder_describe(&state->holder, run_elapsed(state->since_ms), holder, sizeof(holder));
 	if (lines.live)
 		show_live_line(state, holder);
 	else if (lines.verbosity > 0)
@@ -373,22 +374,22 @@ struct run_hooks log_hooks(void)
 
 static void report_not_obtained(const struct run_result *result)
 {
+	const struct wait_state *wait = &result->wait;
 	char holder[HOLDER_DESCRIPTION_SIZE], down[96], text[1200];
 	const char *why = "the backend gave no answer within the time to wait";
 
 	if (result->replaced)
-		why = holder_describe_newer(&result->holder, holder, sizeof(holder));
+		why = holder_describe_newer(&wait->holder, holder, sizeof(holder));
 	else if (result->done)
-		why = holder_describe_done(&result->holder, holder, sizeof(holder));
-	else if (result->holder_known)
-		why = holder_describe(&result->holder, result->age_ms, holder, sizeof(holder));
-	snprintf(text, sizeof(text), "%s%s (on %s)", down_text(result->down_ms, down), why,
-		 lines.location);
+		why = holder_describe_done(&wait->holder, holder, sizeof(holder));
+	else if (wait->holder_known)
+		why = holder_describe(&wait->holder, run_elapsed(wait->since_ms), holder,
+				      sizeof(holder));
+	snprintf(text, sizeof(text), "%s%s (on %s)", down_text(wait, down), why, lines.location);
 	log_line(&(struct log_line){
 		.level = LEVEL_WARNING, .text = text,
 		.event = result->replaced ? EVENT_REPLACED : EVENT_NOT_OBTAINED,
-		.facts = &result->facts, .ahead = -1, .age_ms = result->age_ms,
-		.holder = result->holder_known ? &result->holder : NULL,
+		.facts = &result->facts, .wait = wait->holder_known ? wait : NULL,
 	});
 }
 

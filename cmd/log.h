@@ -15,7 +15,6 @@
 
 #include "engine/run.h"
 
-struct holder;
 struct options;
 
 struct log_line {
@@ -24,9 +23,7 @@ struct log_line {
 	bool nameless;			/* do not print the name of the lock before the text */
 	const char *text;
 	const struct run_facts *facts;	/* NULL: there is no run */
-	const struct holder *holder;	/* of the lock, or the newer waiter; NULL: not reported */
-	int64_t age_ms;			/* how long the holder has had it; -1: not known */
-	int64_t ahead;			/* waiters before us; -1: not known */
+	const struct wait_state *wait;	/* its holder is reported; NULL: none is */
 };
 
 /* Obey --log, --syslog, -q and -v. */

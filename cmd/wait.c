@@ -15,28 +15,21 @@
 
 #define TICK_MS 1000
 
-/* Update the live line, which changes each second. view: as it was at seen_ms. */
-static void show_waiting(int64_t started_ms, const struct lock_view *view, int64_t seen_ms)
-{
-	const struct hold_view *hold = lock_view_first(view);
-	const int64_t now = clock_boot_ms(), elapsed_ms = now - started_ms;
-
-	log_waiting(&(struct wait_state){
-		/* Whole seconds, although a pause may have any length. */
-		.elapsed_ms = elapsed_ms - elapsed_ms % TICK_MS,
-		.ahead = -1, .holder = &hold->holder,
-		.age_ms = hold->age_ms < 0 ? -1 : hold->age_ms + now - seen_ms,
-	});
-}
-
+/* Sleep, with a live line that changes each second. view: as it is now. */
 static void sleep_until(int64_t until_ms, int64_t started_ms, const struct lock_view *view)
 {
-	const int64_t seen_ms = clock_boot_ms();
+	const struct hold_view *hold = lock_view_first(view);
+	int64_t now_ms = clock_boot_ms();
+	struct wait_state state = {
+		.ahead = -1, .holder = hold->holder,
+		.since_ms = hold->age_ms < 0 ? 0 : now_ms - hold->age_ms,
+	};
 
-	while (clock_boot_ms() < until_ms) {
-		show_waiting(started_ms, view, seen_ms);
-		poll(NULL, 0, clock_poll_timeout(clock_earlier(until_ms,
-							       clock_boot_ms() + TICK_MS)));
+	for (; now_ms < until_ms; now_ms = clock_boot_ms()) {
+		/* Whole seconds, although a pause may have any length. */
+		state.began_ms = started_ms + (now_ms - started_ms) % TICK_MS;
+		log_waiting(&state);
+		poll(NULL, 0, clock_poll_timeout(clock_earlier(until_ms, now_ms + TICK_MS)));
 	}
 }
 

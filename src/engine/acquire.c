@@ -147,7 +147,5 @@ void supervise_acquire(const struct acquire_request *acquire, const struct run_h
 		acquire_new(&s, result);
 	result->nested = s.level > 0;
 	token_write(s.token, s.level, result->token);
-	if (result->run.age_ms >= 0)
-		result->run.age_ms = clock_boot_ms() - result->run.age_ms;
 	backend_close(s.backend);
 }

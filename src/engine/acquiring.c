@@ -44,48 +44,29 @@ static enum acquired check_offer(struct supervisor *s)
 	return is_valid ? set_acquired(s, atomic_load(&s->shared->fence)) : ACQUIRED_NOT_YET;
 }
 
-/* known: false if the lock was free when the keeper read the holders. */
-static void store_holder(struct supervisor *s, bool known, const struct holder *holder,
-			 int64_t age_ms, int64_t at_ms)
+/* A lock that is free for a moment has still the holder that was seen before. */
+static void store_wait(struct supervisor *s, const struct wait_state *seen)
 {
-	if (!known && s->result->holder_known)
+	struct wait_state *wait = &s->result->wait;
+
+	wait->ahead = seen->ahead;
+	wait->poll_ms = seen->poll_ms;
+	if (!seen->holder_known && wait->holder_known)
 		return;
-	s->result->holder_known = true;
-	s->result->holder = *holder;
-	s->result->done = s->run->once_ms && holder->done_ms;
-	/* Stored as the time at which the hold began, so that it ages during the wait. */
-	s->result->age_ms = age_ms < 0 ? -1 : at_ms - age_ms;
+	wait->holder_known = true;
+	wait->holder = seen->holder;
+	wait->since_ms = seen->since_ms;
+	s->result->done = s->run->once_ms && seen->holder.done_ms;
 }
 
-static int64_t holder_age(const struct supervisor *s)
+static void show_waiting(const struct supervisor *s)
 {
-	return s->result->age_ms < 0 ? -1 : clock_boot_ms() - s->result->age_ms;
-}
-
-static int64_t down_for(const struct supervisor *s)
-{
-	const int64_t since_ms = s->down_since_ms, now = clock_boot_ms();
-
-	return !since_ms ? 0 : now > since_ms ? now - since_ms : 1;
-}
-
-static void show_waiting(struct supervisor *s, int64_t ahead)
-{
-	struct wait_state state = {
-		.elapsed_ms = clock_boot_ms() - s->started_ms,
-		.ahead = ahead,
-		.poll_ms = s->poll_ms,
-		.age_ms = holder_age(s),
-		.holder = &s->result->holder,
-		.down_ms = down_for(s),
-	};
-
-	s->hooks->waiting(&state);
+	s->hooks->waiting(&s->result->wait);
 }
 
 static void view_local(struct supervisor *s)
 {
-	static const struct holder nobody;
+	struct wait_state seen = { .ahead = -1 };
 	struct lock_view view = { 0 };
 	struct error ignored = { 0 };
 	const struct hold_view *first;
@@ -93,8 +74,12 @@ static void view_local(struct supervisor *s)
 	if (hold_view(s->backend, s->run->name, s->token, &view, &ignored))
 		return;
 	first = lock_view_first(&view);
-	store_holder(s, first, first ? &first->holder : &nobody, first ? first->age_ms : -1,
-		     clock_boot_ms());
+	if (first) {
+		seen.holder_known = true;
+		seen.holder = first->holder;
+		seen.since_ms = first->age_ms < 0 ? 0 : clock_boot_ms() - first->age_ms;
+	}
+	store_wait(s, &seen);
 	lock_view_finish(&view);
 }
 
@@ -144,7 +129,7 @@ static enum acquired acquire_local(struct supervisor *s)
 	    supervisor_start_guard(s, &err))
 		return supervisor_fail(s, &err);
 	while (acquired == ACQUIRED_NOT_YET && !s->result->done && clock_boot_ms() < until_ms) {
-		show_waiting(s, -1);
+		show_waiting(s);
 		tick_ms = clock_earlier(s->hooks->tick_ms,
 					s->run->once_ms ? CHECK_DONE_MS : CHECK_LOCAL_MS);
 		acquired = try_local(s, true, clock_earlier(until_ms, clock_boot_ms() + tick_ms),
@@ -167,19 +152,20 @@ static enum acquired acquire_local(struct supervisor *s)
 
 static void report_reachable(struct supervisor *s)
 {
+	const int64_t since_ms = s->result->wait.down_since_ms;
 	char text[DURATION_TEXT_SIZE];
 
-	if (s->down_since_ms)
+	if (since_ms)
 		supervisor_report(s, EVENT_REACHABLE, LEVEL_STEP,
 				  "the server is reached again, after %s",
-				  duration_format(down_for(s), text, sizeof(text)));
-	s->down_since_ms = 0;
+				  duration_format(clock_boot_ms() - since_ms, text, sizeof(text)));
+	s->result->wait.down_since_ms = 0;
 }
 
 /* Handle an event of the keeper while it acquires. */
-static enum acquired handle_acquiring(struct supervisor *s, const struct keeper_event *event,
-				      int64_t *ahead)
+static enum acquired handle_acquiring(struct supervisor *s, const struct keeper_event *event)
 {
+	struct run_result *result = s->result;
 	struct error err = { 0 };
 
 	switch (event->type) {
@@ -191,31 +177,26 @@ static enum acquired handle_acquiring(struct supervisor *s, const struct keeper_
 		keeper_retry(&s->keeper);
 		return ACQUIRED_NOT_YET;
 	case KEEPER_WAITING:
-		*ahead = event->ahead;
-		s->poll_ms = event->poll_ms;
 		report_reachable(s);
-		store_holder(s, event->holder_known, &event->holder, event->age_ms, event->at_ms);
-		if (s->result->done) {
-			s->result->end = RUN_NOT_OBTAINED;
-			return ACQUIRED_NO;
-		}
-		show_waiting(s, *ahead);
+		store_wait(s, &event->wait);
+		if (result->done)
+			break;
+		show_waiting(s);
 		return ACQUIRED_NOT_YET;
 	case KEEPER_BUSY:
-		store_holder(s, event->holder_known, &event->holder, event->age_ms, event->at_ms);
-		s->result->end = RUN_NOT_OBTAINED;
-		return ACQUIRED_NO;
+		store_wait(s, &event->wait);
+		break;
 	case KEEPER_REPLACED:
-		store_holder(s, true, &event->holder, -1, event->at_ms);
-		s->result->replaced = true;
-		s->result->end = RUN_NOT_OBTAINED;
-		return ACQUIRED_NO;
+		result->wait.holder_known = result->replaced = true;
+		result->wait.holder = event->wait.holder;
+		result->wait.since_ms = 0;
+		break;
 	case KEEPER_RETRYING:
 		supervisor_report(s, EVENT_UNREACHABLE, LEVEL_STEP, "%s; trying again",
 				  event->error.message);
-		if (!s->down_since_ms)
-			s->down_since_ms = event->at_ms;
-		show_waiting(s, *ahead);
+		if (!result->wait.down_since_ms)
+			result->wait.down_since_ms = clock_boot_ms();
+		show_waiting(s);
 		return ACQUIRED_NOT_YET;
 	case KEEPER_FAILED:
 		return supervisor_fail(s, &event->error);
@@ -225,6 +206,8 @@ static enum acquired handle_acquiring(struct supervisor *s, const struct keeper_
 	default:
 		return ACQUIRED_NOT_YET;
 	}
+	result->end = RUN_NOT_OBTAINED;
+	return ACQUIRED_NO;
 }
 
 void supervisor_give_up(struct supervisor *s)
@@ -245,8 +228,8 @@ void supervisor_give_up(struct supervisor *s)
 	}
 	keeper_release(&s->keeper);
 	if (supervisor_await_last(s, clock_boot_ms() + grace_ms, &event) &&
-	    event.type == KEEPER_BUSY && event.holder_known)
-		store_holder(s, true, &event.holder, event.age_ms, event.at_ms);
+	    event.type == KEEPER_BUSY && event.wait.holder_known)
+		store_wait(s, &event.wait);
 	/* Another keeper removes the queue entry of one that was killed. */
 	if (!s->keeper.child.pid && !event.last &&
 	    !supervisor_start_keeper(s, KEEPER_RELEASE, &ignored))
@@ -256,7 +239,7 @@ void supervisor_give_up(struct supervisor *s)
 
 static enum acquired wait_for_lock(struct supervisor *s)
 {
-	int64_t until_ms = add_duration(s->started_ms, s->run->wait_ms), ahead = -1, tick_ms;
+	int64_t until_ms = add_duration(s->started_ms, s->run->wait_ms), tick_ms;
 	enum acquired acquired = ACQUIRED_NOT_YET;
 	struct keeper_event event;
 	struct error err = { 0 };
@@ -270,7 +253,7 @@ static enum acquired wait_for_lock(struct supervisor *s)
 		if (supervisor_interrupted(s))
 			return ACQUIRED_NO;
 		while (acquired == ACQUIRED_NOT_YET && keeper_event(&s->keeper, &event)) {
-			acquired = handle_acquiring(s, &event, &ahead);
+			acquired = handle_acquiring(s, &event);
 			s->has_last_word = acquired == ACQUIRED_NO && event.last;
 		}
 		supervisor_check_guard(s);
@@ -280,13 +263,12 @@ static enum acquired wait_for_lock(struct supervisor *s)
 			break;
 		if (clock_boot_ms() >= until_ms) {
 			s->result->end = RUN_NOT_OBTAINED;
-			s->result->down_ms = down_for(s);
 			return ACQUIRED_NO;
 		}
 		if (clock_boot_ms() >= tick_ms) {
 			tick_ms += s->hooks->tick_ms;
-			if (s->result->holder_known)
-				show_waiting(s, ahead);
+			if (s->result->wait.holder_known)
+				show_waiting(s);
 		}
 	}
 	return acquired;

@@ -19,6 +19,7 @@
 #include "lock/holder.h"
 #include "backends/registry.h"
 #include "child.h"
+#include "run.h"
 
 struct supervisor;
 
@@ -32,12 +33,12 @@ enum keeper_mode {
 };
 
 enum keeper_event_type {
-	KEEPER_WAITING,		/* holder_known: holder, age_ms, ahead */
+	KEEPER_WAITING,		/* wait */
 	KEEPER_RETRYING,	/* message: the backend cannot be reached; the keeper tries again */
 	KEEPER_HELD,		/* the lock is offered: enum offer; an outer hold is held */
 	KEEPER_WITHDRAWN,	/* the offer was not taken in time: keeper_retry() */
-	KEEPER_BUSY,		/* not acquired; holder_known: holder, age_ms. The keeper ends */
-	KEEPER_REPLACED,	/* a newer waiter, holder, has replaced this one. The keeper ends */
+	KEEPER_BUSY,		/* not acquired; wait. The keeper ends */
+	KEEPER_REPLACED,	/* a newer waiter, wait.holder, has replaced it. The keeper ends */
 	KEEPER_RENEWED,		/* lease extended after trouble */
 	KEEPER_TROUBLE,		/* message: a renewal failed; the keeper tries again */
 	KEEPER_LOST,		/* message: the token is not the holder */
@@ -52,13 +53,8 @@ struct keeper_event {
 	enum keeper_event_type type;
 	bool last;		/* no event follows */
 	bool keeps;
-	bool holder_known;
-	int64_t ahead;
-	int64_t poll_ms;	/* as in struct grant */
-	int64_t age_ms;		/* at at_ms; -1: unknown */
-	int64_t at_ms;		/* CLOCK_BOOTTIME of the event */
+	struct wait_state wait;	/* without began_ms and down_since_ms */
 	int64_t lease_ms;	/* nest: of the hold, from now; 0: until it is released */
-	struct holder holder;
 	struct error error;	/* kind and message */
 };
 

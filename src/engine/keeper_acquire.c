@@ -111,7 +111,7 @@ static int64_t next_view(const struct keeping *k)
 {
 	if (!k->s->run->once_ms)
 		return CLOCK_NEVER;
-	return clock_boot_ms() + (k->event.ahead > 0 ? HOLD_RETRY_MS : VIEW_EACH_MS);
+	return clock_boot_ms() + (k->event.wait.ahead > 0 ? HOLD_RETRY_MS : VIEW_EACH_MS);
 }
 
 /*
@@ -224,13 +224,13 @@ static void try_until_held(struct keeping *k, struct grant *grant)
 				keeping_view(k);
 				keeping_exit(k, KEEPER_BUSY);
 			}
-			k->event.poll_ms = grant->poll_ms;
+			k->event.wait.poll_ms = grant->poll_ms;
 			report_waiting(k);
 			if (await_turn(k, grant->retry_ms, true))
 				release_and_exit(k, false);
 			break;
 		case OUTCOME_LOST:
-			holder_decode(&k->event.holder, grant->newer ? grant->newer : "",
+			holder_decode(&k->event.wait.holder, grant->newer ? grant->newer : "",
 				      grant->newer ? strlen(grant->newer) : 0);
 			free(grant->newer);
 			keeping_exit(k, KEEPER_REPLACED);

@@ -96,7 +96,6 @@ static void __attribute__((noreturn)) abort_and_exit(struct keeping *k)
 void keeping_send(struct keeping *k, enum keeper_event_type type)
 {
 	k->event.type = type;
-	k->event.at_ms = clock_boot_ms();
 	if (k->fd < 0)
 		log_event(k, type);
 	if (k->fd < 0 || !is_worth_sending(k, type))
@@ -177,11 +176,11 @@ void keeping_view(struct keeping *k)
 		return;
 	first = lock_view_first(&view);
 	k->viewed_ms = clock_boot_ms();
-	k->event.holder_known = first != NULL;
-	k->event.ahead = lock_view_ahead(&view);
+	k->event.wait.holder_known = first != NULL;
+	k->event.wait.ahead = lock_view_ahead(&view);
 	if (first) {
-		k->event.holder = first->holder;
-		k->event.age_ms = first->age_ms;
+		k->event.wait.holder = first->holder;
+		k->event.wait.since_ms = first->age_ms < 0 ? 0 : k->viewed_ms - first->age_ms;
 	}
 	lock_view_finish(&view);
 }

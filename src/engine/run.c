@@ -348,8 +348,6 @@ void supervise_run(const struct run_request *run, const struct run_hooks *hooks,
 	/* This process may have been stopped before the guard took the offer. */
 	if (result->facts.acquired_ms && atomic_load(&s.shared->held_ms))
 		result->facts.acquired_ms = atomic_load(&s.shared->held_ms);
-	if (result->age_ms >= 0)
-		result->age_ms = clock_boot_ms() - result->age_ms;
 	tree_finish(&s.excluded);
 	backend_close(s.backend);
 	if (s.lost && result->end == RUN_LOST && run->on_lost_run)

@@ -12,6 +12,7 @@
 #include <stdint.h>
 #include <sys/types.h>
 
+#include "base/clock.h"
 #include "base/error.h"
 #include "lock/holder.h"
 #include "lock/token.h"
@@ -68,15 +69,22 @@ struct run_message {
 	const struct run_facts *facts;
 };
 
-/* The state of a wait. */
+/* The state of a wait. Times are on CLOCK_BOOTTIME. */
 struct wait_state {
-	int64_t elapsed_ms;
+	int64_t began_ms;
+	bool holder_known;	/* the backend has named the holder, if only as "somebody" */
+	struct holder holder;
+	int64_t since_ms;	/* when the hold began; 0: unknown */
 	int64_t ahead;		/* number of waiters before this one; -1: unknown */
 	int64_t poll_ms;	/* how often it checks, because no release wakes it; 0: one does */
-	int64_t age_ms;		/* of the hold; -1: unknown */
-	const struct holder *holder;
-	int64_t down_ms;	/* since the backend cannot be reached; 0: it can */
+	int64_t down_since_ms;	/* the backend cannot be reached; 0: it can */
 };
+
+/* How long something has lasted that began at since_ms; -1: that is 0, not known. */
+static inline int64_t run_elapsed(int64_t since_ms)
+{
+	return since_ms ? clock_boot_ms() - since_ms : -1;
+}
 
 /* The caller prints: the engine calls these hooks. */
 struct run_hooks {
@@ -118,7 +126,7 @@ struct run_request {
 enum run_end {
 	RUN_EXITED,		/* status: the wait status of the command */
 	RUN_EXEC_FAILED,	/* error.errnum; the lock was released */
-	RUN_NOT_OBTAINED,	/* holder, age_ms, done, replaced */
+	RUN_NOT_OBTAINED,	/* wait, done, replaced */
 	RUN_LOST,		/* error: how, unless it was reported already */
 	RUN_OVERDUE,		/* max_run_ms or until_ms has ended the command, as reported */
 	RUN_FAILED,		/* error: no command was run */
@@ -129,12 +137,9 @@ struct run_result {
 	enum run_end end;
 	int status;
 	bool from_terminal;	/* RUN_EXITED by a signal typed at our terminal */
-	int64_t down_ms;	/* RUN_NOT_OBTAINED: as in struct wait_state */
-	bool holder_known;	/* the backend has named the holder, if only as "somebody" */
-	struct holder holder;
-	int64_t age_ms;
-	bool done;		/* holder has done this run's work: --once-per */
-	bool replaced;		/* holder is a newer waiter, which has replaced this one */
+	struct wait_state wait;
+	bool done;		/* wait.holder has done this run's work: --once-per */
+	bool replaced;		/* wait.holder is a newer waiter, which has replaced this one */
 	struct run_facts facts;
 	struct error error;
 };

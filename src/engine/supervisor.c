@@ -331,7 +331,8 @@ int supervisor_init(struct supervisor *s, const struct run_request *run,
 			     .mode = run->mode, .slots = run->slots,
 			     .queue = run->wait_ms > 0, .replaces = run->replaces },
 	};
-	*result = (struct run_result){ .age_ms = -1, .facts = { .began_ms = s->started_ms } };
+	*result = (struct run_result){ .wait = { .began_ms = s->started_ms, .ahead = -1 },
+				       .facts = { .began_ms = s->started_ms } };
 	s->request.token = s->token;
 	s->request.text = s->text;
 	holder_self(&s->self, command);

@@ -87,8 +87,6 @@ struct supervisor {
 	bool joined;			/* by an outer hold, whose token is in the environment */
 	uint64_t fence;
 	int64_t started_ms;
-	int64_t poll_ms;	/* as in struct grant, while waiting */
-	int64_t down_since_ms;		/* the backend cannot be reached while waiting; 0: it can */
 	bool has_exited;		/* the guard has reported the command's end */
 	bool reaped;			/* result->status is valid */
 	bool awaits_leftovers;		/* the command has ended; its leftovers keep the lock */
