@@ -50,29 +50,13 @@ static void __attribute__((noreturn)) shell_main(const struct supervisor *s)
 	_exit(127);
 }
 
-/* Wait for the shell, and pass fatal signals on to it. Returns the last one, or KILL. */
-static int await_shell(const struct supervisor *s, pid_t shell, int *status)
-{
-	const int64_t until_ms = clock_boot_ms() + ON_LOST_MS;
-	struct pollfd signal_fd = { .fd = s->signals->fd, .events = POLLIN };
-	int sig = 0;
-
-	while (sig != SIGKILL && waitpid(shell, status, WNOHANG) == 0) {
-		poll(&signal_fd, 1, clock_poll_timeout(until_ms));
-		sig = signals_next(s->signals, NULL);
-		if (clock_boot_ms() >= until_ms)
-			sig = SIGKILL;
-		if (sig && signals_fatal(s->signals, sig))
-			kill(-shell, sig);
-	}
-	return sig;
-}
-
 /* Run the command of --on-lost-run, after the loss and the end of all other processes. */
 static void run_on_lost(const struct supervisor *s)
 {
+	const int64_t until_ms = clock_boot_ms() + ON_LOST_MS;
+	struct pollfd signal_fd = { .fd = s->signals->fd, .events = POLLIN };
+	int status = 0, sig = 0;
 	pid_t shell;
-	int status = 0;
 
 	supervisor_log(s, LEVEL_STEP, "running the command of --on-lost-run");
 	shell = fork();
@@ -81,16 +65,20 @@ static void run_on_lost(const struct supervisor *s)
 	if (shell < 0)
 		supervisor_log(s, LEVEL_ERROR, "--on-lost-run: cannot start a process: %s",
 			       strerror(errno));
-	else if (await_shell(s, shell, &status) == SIGKILL)
+	while (shell > 0 && sig != SIGKILL && waitpid(shell, &status, WNOHANG) == 0) {
+		poll(&signal_fd, 1, clock_poll_timeout(until_ms));
+		sig = clock_boot_ms() < until_ms ? signals_next(s->signals, NULL) : SIGKILL;
+		if (sig && signals_fatal(s->signals, sig))
+			kill(-shell, sig);
+	}
+	if (sig == SIGKILL)
 		supervisor_log(s, LEVEL_WARNING, "the command of --on-lost-run has run for %d s "
 			       "and is killed", ON_LOST_MS / 1000);
-	else if (WIFSIGNALED(status))
-		supervisor_log(s, LEVEL_WARNING, "the command of --on-lost-run died of signal %d",
-			       WTERMSIG(status));
-	else if (WEXITSTATUS(status))
-		supervisor_log(s, LEVEL_WARNING,
-			       "the command of --on-lost-run ended with status %d",
-			       WEXITSTATUS(status));
+	else if (status)
+		supervisor_log(s, LEVEL_WARNING, WIFSIGNALED(status)
+			       ? "the command of --on-lost-run died of signal %d"
+			       : "the command of --on-lost-run ended with status %d",
+			       WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status));
 }
 
 /* ---- the release ---- */
