@@ -102,12 +102,8 @@ static int ask_backend(struct session *session, enum keeper_verb verb,
 static int ask_hold(struct session *session, enum keeper_verb verb, const struct request *request,
 	      struct keeper_reply *reply, struct error *err)
 {
-	struct keeper_query query = { .verb = verb, .ttl_ms = request->ttl_ms,
-				      .backend = uri_identity(&session->settings.uri) };
-
-	memcpy(query.token, request->token, TOKEN_SIZE);
-	strncpy(query.name, request->name, NAME_MAX_BYTES);
-	switch (keeper_socket_ask(&query, reply, NULL, INT64_C(4) * BACKEND_TIMEOUT_MS, err)) {
+	switch (keeper_socket_ask(verb, request, uri_identity(&session->settings.uri), reply, NULL,
+				  INT64_C(4) * BACKEND_TIMEOUT_MS, err)) {
 	case 0:
 		*err = reply->error;
 		return reply->outcome == OUTCOME_ERROR ? -1 : 0;

@@ -3,27 +3,15 @@
 #include "keeping.h"
 
 #include <stdatomic.h>
-#include <string.h>
 
 #include "base/clock.h"
 #include "lock/hold.h"
 #include "lock/lease.h"
-#include "lock/uri.h"
 #include "environment.h"
 
 #define JOINED_MOST_MS (INT64_C(24) * 3600 * 1000)
 
 /* ---- by the daemon ---- */
-
-static void make_query(const struct keeping *k, enum keeper_verb verb, struct keeper_query *query)
-{
-	*query = (struct keeper_query){ .verb = verb, .backend = k->s->identity,
-					.ttl_ms = k->request.ttl_ms,
-					.mode = k->s->request.mode,
-					.slots = k->s->request.slots };
-	memcpy(query->token, k->request.token, TOKEN_SIZE);
-	strncpy(query->name, k->request.name, NAME_MAX_BYTES);
-}
 
 /* Set *grant to the lease of the reply to a query at asked_ms. */
 static void read_reply(const struct keeper_reply *reply, int64_t asked_ms, struct grant *grant)
@@ -52,13 +40,11 @@ static bool ask_daemon(struct keeping *k, enum keeper_verb verb, struct grant *g
 {
 	const int64_t asked_ms = clock_boot_ms(), patience_ms = reply_timeout(k, grant);
 	struct error *err = &k->event.error;
-	struct keeper_query query;
 	struct keeper_reply reply;
-	int asked;
+	const int asked = keeper_socket_ask(verb, &k->request, k->s->identity, &reply,
+					    verb == KEEPER_VERB_JOIN ? &k->share_fd : NULL,
+					    patience_ms, err);
 
-	make_query(k, verb, &query);
-	asked = keeper_socket_ask(&query, &reply, verb == KEEPER_VERB_JOIN ? &k->share_fd : NULL,
-				  patience_ms, err);
 	*outcome = asked < 0 ? OUTCOME_ERROR : OUTCOME_LOST;
 	if (asked)
 		return false;

@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <stddef.h>
 #include <stdio.h>
+#include <string.h>
 #include <sys/socket.h>
 #include <sys/time.h>
 #include <sys/un.h>
@@ -71,16 +72,21 @@ static int connect_to_keeper(const char *token, int64_t timeout_ms)
 	return -1;
 }
 
-int keeper_socket_ask(const struct keeper_query *query, struct keeper_reply *reply, int *share,
-		      int64_t timeout_ms, struct error *err)
+int keeper_socket_ask(enum keeper_verb verb, const struct request *request, uint64_t backend,
+		      struct keeper_reply *reply, int *share, int64_t timeout_ms,
+		      struct error *err)
 {
-	const int fd = connect_to_keeper(query->token, timeout_ms);
+	struct keeper_query query = { .verb = verb, .backend = backend, .ttl_ms = request->ttl_ms,
+				      .mode = request->mode, .slots = request->slots };
+	const int fd = connect_to_keeper(request->token, timeout_ms);
 	enum ipc_result result = IPC_LATER;
 
 	if (fd < 0 && errno != EAGAIN)
 		return 1;
+	memcpy(query.token, request->token, TOKEN_SIZE);
+	strncpy(query.name, request->name, NAME_MAX_BYTES);
 	if (fd >= 0)
-		result = ipc_send(fd, query, sizeof(*query), 0, -1);
+		result = ipc_send(fd, &query, sizeof(query), 0, -1);
 	if (result == IPC_DONE)
 		result = ipc_receive(fd, reply, sizeof(*reply), share ? MSG_PEEK : 0, NULL);
 	if (result == IPC_DONE && share && reply->outcome == OUTCOME_HELD)

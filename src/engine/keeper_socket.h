@@ -46,15 +46,17 @@ struct keeper_reply {
 };
 
 /*
- * Ask the daemon of query->token. Returns 0: *reply is its answer; 1: there is no daemon; -1 with
- * *err: the daemon has not answered within timeout_ms. share is for KEEPER_VERB_JOIN alone,
+ * Ask the daemon of request->token, which holds request->name on backend (uri_identity()). Returns
+ * 0: *reply is its answer; 1: there is no daemon; -1 with *err: the daemon has not answered within
+ * timeout_ms. share is for KEEPER_VERB_JOIN alone,
  * otherwise NULL. When the outcome is HELD, *share becomes the connection. The answer stays unread
  * in it, with a copy of the descriptor that the hold lives with. Until the last copy of the
  * connection is closed, that descriptor stays open, and the daemon keeps the lock even when its
  * process has ended. POLLRDHUP on *share: the daemon has ended.
  */
-int keeper_socket_ask(const struct keeper_query *query, struct keeper_reply *reply, int *share,
-		      int64_t timeout_ms, struct error *err);
+int keeper_socket_ask(enum keeper_verb verb, const struct request *request, uint64_t backend,
+		      struct keeper_reply *reply, int *share, int64_t timeout_ms,
+		      struct error *err);
 
 /* Listen for queries about token. Returns the descriptor, or -1 with *err. */
 int keeper_socket_listen(const char *token, struct error *err);
