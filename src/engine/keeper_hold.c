@@ -280,6 +280,7 @@ enum wake keeping_sleep(struct keeping *k, int64_t until_ms, bool with_backend)
 	};
 	/* A daemon, or a minimum hold. */
 	const bool detached = k->fd < 0, guarded = !detached && !k->abandoned;
+	const bool polled = with_backend && k->backend->ops->fd;
 	/* The process of a daemon that is leaving has ended already. */
 	const struct pidfd *process = k->listener >= 0 && !k->leaving ? k->s->process : NULL;
 	struct pollfd fds[POLLED] = {
@@ -291,7 +292,7 @@ enum wake keeping_sleep(struct keeping *k, int64_t until_ms, bool with_backend)
 		[SHARE] = { .fd = k->daemon_ended ? -1 : k->share_fd },
 		[SIGNALS] = { .fd = detached ? k->s->signals->fd : -1 },
 		[TIMER] = { .fd = k->timer },
-		[BACKEND] = { .fd = with_backend ? k->backend->ops->fd(k->backend) : -1 },
+		[BACKEND] = { .fd = polled ? k->backend->ops->fd(k->backend) : -1 },
 	};
 
 	for (int i = 0; i < POLLED; i++)

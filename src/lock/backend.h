@@ -200,9 +200,9 @@ typedef enum outcome backend_break_fn(struct backend *backend, const char *name,
 				      const struct row *row, struct error *err);
 
 /*
- * Every slot but connect, setup and check is filled. Functions that return int return 0, or -1 and
- * set *err. Functions that return an outcome set *err for ERROR, and may set it for LOST. After an
- * error the same call may be made again; it connects again where the connection was lost.
+ * Every slot but connect, fd, event, setup and check is filled. Functions that return int return 0,
+ * or -1 and set *err. Functions that return an outcome set *err for ERROR, and may set it for LOST.
+ * After an error the same call may be made again; it connects again where the connection was lost.
  */
 struct backend_ops {
 	/*
@@ -258,7 +258,10 @@ struct backend_ops {
 	 */
 	backend_show_fn *show;
 
-	/* The descriptor to poll for input while waiting or holding; -1: none. Owned by backend. */
+	/*
+	 * The descriptor to poll for input while waiting or holding; -1: none. Owned by backend.
+	 * NULL, and event NULL, if there is never one.
+	 */
 	int (*fd)(struct backend *backend);
 
 	/*

@@ -59,18 +59,6 @@ static void file_close(struct backend *backend)
 	free(file);
 }
 
-static int file_fd(struct backend *backend)
-{
-	(void)backend;
-	return -1;
-}
-
-static int64_t file_event(struct backend *backend)
-{
-	(void)backend;
-	return CLOCK_NEVER;
-}
-
 static enum outcome report_replaced(const struct file_backend *file, struct error *err)
 {
 	error_set(err, ERROR_REFUSED, 0, "its file in %s was removed or replaced",
@@ -119,8 +107,6 @@ const struct backend_ops file_ops = {
 	.renew = file_renew,
 	.release = file_release,
 	.show = file_show,
-	.fd = file_fd,
-	.event = file_event,
 	.setup = file_setup,
 	.check = file_check,
 	.break_hold = file_break,

@@ -381,12 +381,15 @@ static void print_rows(struct side *side)
 /* Was the client woken, or has its time come? One of a local backend sleeps in acquire_once(). */
 static bool is_due(const struct side *side, struct client *client)
 {
-	struct pollfd ready = { .fd = client->backend->ops->fd(client->backend), .events = POLLIN };
+	struct pollfd ready = { .fd = -1, .events = POLLIN };
 
+	if (side->driver->local)
+		return true;
+	ready.fd = client->backend->ops->fd(client->backend);
 	if (poll(&ready, 1, 0) > 0)
 		client->retry_ms = clock_earlier(client->retry_ms,
 						 client->backend->ops->event(client->backend));
-	return side->driver->local || client->retry_ms <= clock_boot_ms();
+	return client->retry_ms <= clock_boot_ms();
 }
 
 /* Let waiters that are due acquire, in the order in which they came. False: none was. */
