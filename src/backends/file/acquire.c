@@ -57,7 +57,7 @@ static enum outcome add_hold(struct file_backend *file, const struct request *re
 
 	file->own = (struct file_record){ .mode = request->mode, .slots = request->slots,
 					  .pid = getpid(), .space = file_record_space() };
-	file_record_id(request->token, file->own.id);
+	row_id(request->token, file->own.id);
 	snprintf(file->own.text, sizeof(file->own.text), "%s", request->text);
 	if (file_lock_claim(lock, file->number, err))
 		return OUTCOME_ERROR;

@@ -10,14 +10,8 @@
 
 #include "lock/hold_mode.h"
 
-_Static_assert(HOLDER_TEXT_SIZE == 832, "the width of the record in file_record_read()");
-_Static_assert(HOLDER_TEXT_SIZE + FILE_ID_DIGITS + 100 < FILE_RECORD_SIZE, "FILE_RECORD_SIZE");
-
-void file_record_id(const char *token, char id[static ROW_ID_SIZE])
-{
-	row_id(token, id);
-	id[FILE_ID_DIGITS] = '\0';
-}
+_Static_assert(ROW_ID_SIZE == 65 && HOLDER_TEXT_SIZE == 832, "the widths in file_record_read()");
+_Static_assert(HOLDER_TEXT_SIZE + ROW_ID_SIZE + 100 < FILE_RECORD_SIZE, "FILE_RECORD_SIZE");
 
 bool file_record_read(struct file_record *record, int fd, int number)
 {
@@ -28,7 +22,7 @@ bool file_record_read(struct file_record *record, int fd, int number)
 	if (length <= 0)
 		return false;
 	line[length] = '\0';
-	if (sscanf(line, "fence %20" SCNu64 " hold %32[0-9a-f] %11s %9d %20lu %831s",
+	if (sscanf(line, "fence %20" SCNu64 " hold %64[0-9a-f] %11s %9d %20lu %831s",
 		   &record->fence, record->id, mode, &record->pid, &record->space,
 		   record->text) >= 5)
 		hold_mode_read(mode, &record->mode, &record->slots);

@@ -23,19 +23,15 @@
 /* A request for more slots is refused as a mistake. */
 #define FILE_RECORDS 10000
 
-#define FILE_ID_DIGITS 32	/* the first ones of row_id() */
-
 struct file_record {
 	uint64_t fence;		/* 0: not known */
-	char id[ROW_ID_SIZE];	/* "": the record has only a fence, or nothing */
+	char id[ROW_ID_SIZE];	/* of row_id(); "": the record has only a fence, or nothing */
 	enum hold_mode mode;	/* HOLD_ANY: not known */
 	int slots;
 	pid_t pid;		/* 0: not known */
 	unsigned long space;	/* 0: not known */
 	char text[HOLDER_TEXT_SIZE];	/* request->text */
 };
-
-void file_record_id(const char *token, char id[static ROW_ID_SIZE]);
 
 /* Read the usable part of a record, which anybody may have written. False: the file ends before. */
 bool file_record_read(struct file_record *record, int fd, int number);

@@ -198,7 +198,7 @@ int file_show(struct backend *backend, const struct request *request, struct row
 	if (file_inspect(file, request->name, &state, err))
 		return -1;
 	file_path_make(file->directory, request->name, path);
-	file_record_id(request->token, id);
+	row_id(request->token, id);
 	add_state(rows, path, &state, id);
 	mine = file_state_find(&state, id) != NULL;
 	file_state_finish(&state);
