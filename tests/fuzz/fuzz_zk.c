@@ -15,7 +15,6 @@ static void name_of_node(const char *name, struct zk_entry *entries, size_t *cou
 	if (!zk_entry_parse(&entry, name))
 		return;
 	INVARIANT(entry.mode == HOLD_SLOT ? entry.slots > 0 : entry.slots == 0);
-	INVARIANT(!entry.shadow || entry.maker == ZK_DLOCK);
 	zk_entry_has_uuid(&entry, "01234567-89ab-cdef-0123-456789abcdef");
 	if (!entry.shadow && *count < MOST) {
 		entry.czxid = (int64_t)*count + 1;

@@ -14,27 +14,24 @@
 static const struct {
 	const char *name;
 	enum hold_mode mode;
-	enum zk_maker maker;
 	int32_t number;
 	int slots;
 	bool shadow;
 } good[] = {
-	{ "_c_" U "-lock-0000000000", HOLD_EXCLUSIVE, ZK_CURATOR, 0, 0, false },
-	{ "_c_" U "-lock-2147483647", HOLD_EXCLUSIVE, ZK_CURATOR, INT32_MAX, 0, false },
-	{ "_c_" U "-lock--2147483648", HOLD_EXCLUSIVE, ZK_CURATOR, INT32_MIN, 0, false },
-	{ "_c_" U "-lock--000000001", HOLD_EXCLUSIVE, ZK_CURATOR, -1, 0, false },
-	{ "_c_" U "-__READ__0000000007", HOLD_SHARED, ZK_CURATOR, 7, 0, false },
-	{ "_c_" U "-__WRIT__0000000007", HOLD_EXCLUSIVE, ZK_CURATOR, 7, 0, false },
-	{ "_c_" U "-slots-3-lock-0000000007", HOLD_SLOT, ZK_DLOCK, 7, 3, false },
-	{ "_c_" U "-dlock-__WRIT__0000000008", HOLD_EXCLUSIVE, ZK_DLOCK, 8, 0, true },
-	{ "_c_" U "-dlock-lock-0000000008", HOLD_EXCLUSIVE, ZK_DLOCK, 8, 0, true },
+	{ "_c_" U "-lock-0000000000", HOLD_EXCLUSIVE, 0, 0, false },
+	{ "_c_" U "-lock-2147483647", HOLD_EXCLUSIVE, INT32_MAX, 0, false },
+	{ "_c_" U "-lock--2147483648", HOLD_EXCLUSIVE, INT32_MIN, 0, false },
+	{ "_c_" U "-lock--000000001", HOLD_EXCLUSIVE, -1, 0, false },
+	{ "_c_" U "-__READ__0000000007", HOLD_SHARED, 7, 0, false },
+	{ "_c_" U "-__WRIT__0000000007", HOLD_EXCLUSIVE, 7, 0, false },
+	{ "_c_" U "-slots-3-lock-0000000007", HOLD_SLOT, 7, 3, false },
+	{ "_c_" U "-dlock-__WRIT__0000000008", HOLD_EXCLUSIVE, 8, 0, true },
+	{ "_c_" U "-dlock-lock-0000000008", HOLD_EXCLUSIVE, 8, 0, true },
 	/* Curator without protection; what else stands before the mark is not looked at */
-	{ "lock-0000000009", HOLD_EXCLUSIVE, ZK_CURATOR, 9, 0, false },
-	{ "my-lock-0000000009", HOLD_EXCLUSIVE, ZK_CURATOR, 9, 0, false },
-	{ "0123456789abcdef0123456789abcdef__lock__0000000010", HOLD_EXCLUSIVE, ZK_KAZOO, 10,
-	  0, false },
-	{ "0123456789abcdef0123456789abcdef__rlock__-000000010", HOLD_SHARED, ZK_KAZOO, -10,
-	  0, false },
+	{ "lock-0000000009", HOLD_EXCLUSIVE, 9, 0, false },
+	{ "my-lock-0000000009", HOLD_EXCLUSIVE, 9, 0, false },
+	{ "0123456789abcdef0123456789abcdef__lock__0000000010", HOLD_EXCLUSIVE, 10, 0, false },
+	{ "0123456789abcdef0123456789abcdef__rlock__-000000010", HOLD_SHARED, -10, 0, false },
 };
 
 static const char *const bad[] = {
@@ -57,7 +54,6 @@ static void test_names(void)
 		CHECK_STR(entry.name, good[i].name);
 		CHECK_INT(entry.number, good[i].number);
 		CHECK_INT(entry.mode, good[i].mode);
-		CHECK_INT(entry.maker, good[i].maker);
 		CHECK_INT(entry.slots, good[i].slots);
 		CHECK_INT(entry.shadow, good[i].shadow);
 		CHECK_INT(zk_entry_has_uuid(&entry, U), !strncmp(good[i].name, "_c_", 3));

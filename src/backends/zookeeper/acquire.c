@@ -21,9 +21,6 @@
  */
 #define WATCH_AFTER_MS 20
 
-/* The server may remove a directory as soon as it was made, because it is empty. */
-#define MAKE_TRIES 20
-
 /* Read the queue this long after an entry that did not hold has ended. */
 #define REREAD_MS 100
 /* A waiter with fewer others before it watches the suspect, and checks early that it responds. */
@@ -61,7 +58,7 @@ static int report_gone(struct zk_backend *zk, struct error *err)
 	error_set(err, ERROR_UNAVAILABLE, 0, "%s: its entry in the queue was removed, because it "
 		  "did not respond when its turn came: back in the queue, at its end",
 		  zk->conn.label);
-	/* A waiter reports it before it tries again: see zk_queue_acquire(). */
+	/* A waiter reports it before it tries again: see acquire_lock() in backend.c. */
 	if (zk->own.state == ZK_WAITING)
 		err->errnum = ESTALE;
 	/* This also removes the shadow, if only the entry was removed. */
@@ -81,8 +78,7 @@ static int report_failed(struct zk_backend *zk, int rc, const char *what, struct
 	return -1;
 }
 
-/* Delete our entry, and keep the session for the show() that follows. */
-static void delete_own(struct zk_backend *zk)
+void zk_own_delete(struct zk_backend *zk)
 {
 	if (zk_call_wait(zk_delete_pair(&zk->conn, &zk->own.at, -1)) != ZOK)
 		zk_conn_close(&zk->conn);
@@ -406,7 +402,14 @@ static int take_entry(struct zk_backend *zk, uint64_t fence, struct zk_call *nam
 	return 0;
 }
 
-/* No entry was made. Returns 1 if a directory was made for another try, or -1 and sets *err. */
+enum outcome zk_report_ended(const struct zk_backend *zk, struct error *err)
+{
+	error_set(err, ERROR_UNAVAILABLE, 0, "%s: %.200s is created and removed again and again",
+		  zk->conn.label, zk->own.directory);
+	return OUTCOME_ERROR;
+}
+
+/* No entry was made. Sets *err. Returns -1. A directory may have been made for another try. */
 static int take_refusal(struct zk_backend *zk, int rc, struct error *err)
 {
 	struct zk_own *own = &zk->own;
@@ -416,14 +419,14 @@ static int take_refusal(struct zk_backend *zk, int rc, struct error *err)
 			  "this lock with ?strategy=node", zk->conn.label, own->directory);
 	else if (rc != ZNONODE)
 		zk_call_error(&zk->conn, rc, "create a node in", own->directory, err);
+	else if (!zk_make_directory(zk, own->directory, ZOO_CONTAINER, err))
+		zk_report_ended(zk, err);
 	own->maybe = rc != ZNONODE && err->kind == ERROR_UNAVAILABLE;
-	if (rc != ZNONODE || zk_make_directory(zk, own->directory, ZOO_CONTAINER, err))
-		return -1;
-	return 1;
+	return -1;
 }
 
-/* Make an entry and read the queue, in one packet. Returns 0, 1 to try again, or -1 with *err. */
-static int try_enqueue(struct zk_backend *zk, const struct request *request, struct error *err)
+/* Make an entry and read the queue, in one packet. */
+static int enqueue(struct zk_backend *zk, const struct request *request, struct error *err)
 {
 	char prefix[ZK_PREFIX_SIZE], data[ZK_RECORD_SIZE];
 	struct zk_own *own = &zk->own;
@@ -451,20 +454,9 @@ static int try_enqueue(struct zk_backend *zk, const struct request *request, str
 
 static int ensure_entry(struct zk_backend *zk, const struct request *request, struct error *err)
 {
-	struct zk_own *own = &zk->own;
-	int result = 1;
-
-	zk_directory(zk, request->name, own->directory);
-	zk_uuid(request->token, own->uuid);
-	if (own->maybe && find_entry(zk, err))
+	if (!zk->own.at.node[0] && zk->own.maybe && find_entry(zk, err))
 		return -1;
-	if (own->at.node[0])
-		return 0;
-	for (int tries = 0; result > 0 && tries < MAKE_TRIES; tries++)
-		result = try_enqueue(zk, request, err);
-	return result <= 0 ? result :
-	       error_set(err, ERROR_UNAVAILABLE, 0, "%s: %.200s is removed again and again",
-			 zk->conn.label, own->directory);
+	return zk->own.at.node[0] ? 0 : enqueue(zk, request, err);
 }
 
 /* ---- one try ---- */
@@ -556,8 +548,8 @@ static enum outcome begin_hold(struct zk_backend *zk, struct grant *grant)
 	return OUTCOME_HELD;
 }
 
-static enum outcome try_acquire(struct zk_backend *zk, const struct request *request,
-				struct grant *grant, struct error *err)
+enum outcome zk_queue_try(struct zk_backend *zk, const struct request *request,
+			  struct grant *grant, struct error *err)
 {
 	struct zk_own *own = &zk->own;
 	const bool waited = own->state == ZK_WAITING;
@@ -577,7 +569,7 @@ static enum outcome try_acquire(struct zk_backend *zk, const struct request *req
 	if (own->held)
 		own->fence = 0;
 	own->held = false;
-	if (!own->at.node[0] && ensure_entry(zk, request, err))
+	if (ensure_entry(zk, request, err))
 		return OUTCOME_ERROR;
 	do
 		result = take_step(zk, request, err);
@@ -588,24 +580,6 @@ static enum outcome try_acquire(struct zk_backend *zk, const struct request *req
 		return begin_hold(zk, grant);
 	grant->retry_ms = own->check_ms;
 	return OUTCOME_BUSY;
-}
-
-enum outcome zk_queue_acquire(struct zk_backend *zk, const struct request *request,
-			      struct grant *grant, struct error *err)
-{
-	enum outcome outcome;
-
-	zk_conn_begin(&zk->conn, zk->base.connect_timeout_ms);
-	do
-		outcome = try_acquire(zk, request, grant, err);
-	while (outcome == OUTCOME_ERROR && err->errnum != ESTALE &&
-	       zk_conn_again(&zk->conn, err));
-	/* Leave no entry without request->queue, or after a usage error. */
-	if (outcome == OUTCOME_BUSY && !request->queue)
-		delete_own(zk);
-	else if (outcome == OUTCOME_ERROR && err->kind == ERROR_USAGE)
-		zk_own_leave(zk);
-	return outcome;
 }
 
 /* ---- events ---- */

@@ -43,6 +43,7 @@
  * delete in evict_suspect(). Its release() is the delete in hold.c, and its send() are the server's
  * watches.
  */
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -132,10 +133,22 @@ static enum outcome acquire_lock(struct backend *backend, const struct request *
 				 struct grant *grant, struct error *err)
 {
 	struct zk_backend *zk = zk_from_backend(backend);
-	enum outcome outcome = zk->one_node ? zk_node_acquire(zk, request, grant, err)
-					    : zk_queue_acquire(zk, request, grant, err);
+	enum outcome outcome;
 
+	zk_conn_begin(&zk->conn, backend->connect_timeout_ms);
+	do {
+		zk_directory(zk, request->name, zk->own.directory);
+		zk_uuid(request->token, zk->own.uuid);
+		outcome = zk->one_node ? zk_node_try(zk, request, grant, err)
+				       : zk_queue_try(zk, request, grant, err);
+	} while (outcome == OUTCOME_ERROR && err->errnum != ESTALE &&
+		 zk_conn_again(&zk->conn, err));
+	/* Leave no entry without request->queue, or after a usage error. */
 	zk->done = outcome == OUTCOME_BUSY && !request->queue;
+	if (zk->done && !zk->one_node)
+		zk_own_delete(zk);
+	else if (outcome == OUTCOME_ERROR && err->kind == ERROR_USAGE)
+		zk_own_leave(zk);
 	zk_conn_free(&zk->conn);
 	return outcome;
 }

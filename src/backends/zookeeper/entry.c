@@ -36,13 +36,12 @@ static const char *find_last(const char *name, const char *mark)
 static const struct mark {
 	const char *text;
 	enum hold_mode mode;
-	enum zk_maker maker;
 } marks[] = {
-	{ "__READ__", HOLD_SHARED, ZK_CURATOR },
-	{ "__WRIT__", HOLD_EXCLUSIVE, ZK_CURATOR },
-	{ "__rlock__", HOLD_SHARED, ZK_KAZOO },
-	{ "__lock__", HOLD_EXCLUSIVE, ZK_KAZOO },
-	{ "lock-", HOLD_EXCLUSIVE, ZK_CURATOR },
+	{ "__READ__", HOLD_SHARED },
+	{ "__WRIT__", HOLD_EXCLUSIVE },
+	{ "__rlock__", HOLD_SHARED },
+	{ "__lock__", HOLD_EXCLUSIVE },
+	{ "lock-", HOLD_EXCLUSIVE },
 };
 
 /* Returns the text behind prefix, or NULL if text does not begin with it. */
@@ -71,10 +70,7 @@ static bool read_own(struct zk_entry *entry, const char *mark)
 	if (!uuid || uuid + ZK_UUID_SIZE >= mark)
 		return true;
 	own = uuid + ZK_UUID_SIZE;
-	if (skip_prefix(own, "dlock-") == mark) {
-		entry->shadow = true;
-		entry->maker = ZK_DLOCK;
-	}
+	entry->shadow = skip_prefix(own, "dlock-") == mark;
 	if (!skip_prefix(own, "slots-"))
 		return true;
 	slots = strtol(skip_prefix(own, "slots-"), NULL, 10);
@@ -85,7 +81,6 @@ static bool read_own(struct zk_entry *entry, const char *mark)
 		return false;
 	entry->mode = HOLD_SLOT;
 	entry->slots = (int)slots;
-	entry->maker = ZK_DLOCK;
 	return true;
 }
 
@@ -98,8 +93,7 @@ bool zk_entry_parse(struct zk_entry *entry, const char *name)
 		if (!mark || !read_number(mark + strlen(marks[i].text), &entry->number))
 			continue;
 		entry->mode = marks[i].mode;
-		entry->maker = marks[i].maker;
-		return marks[i].maker == ZK_KAZOO || read_own(entry, mark);
+		return read_own(entry, mark);
 	}
 	return false;
 }

@@ -32,16 +32,12 @@
 
 struct zk_call;
 
-enum zk_maker { ZK_CURATOR, ZK_KAZOO, ZK_DLOCK };
-
 struct zk_entry {
 	const char *name;	/* of the node */
 	int32_t number;
 	enum hold_mode mode;
 	int slots;		/* HOLD_SLOT */
 	bool shadow;
-	/* By the name alone; a name that both dlock and Curator write counts as Curator's */
-	enum zk_maker maker;
 	int64_t czxid;		/* 0: not asked for */
 	const struct zk_call *data;	/* of the node; NULL: not asked for */
 };

@@ -3,7 +3,6 @@
  * Strategy node: the lock is one ephemeral node, <root>/<name>, and its maker holds it. All others
  * watch it and try when it ends, so there is a herd and no order. There are only exclusive holds.
  */
-#include <errno.h>
 #include <string.h>
 
 #include "base/clock.h"
@@ -26,20 +25,12 @@ static enum outcome wait_for_end(const struct zk_backend *zk, struct grant *gran
 	return OUTCOME_BUSY;
 }
 
-/* The node has just ended, or its root was missing: zk_conn_again() returns true. */
-static enum outcome report_ended(const struct zk_backend *zk, struct error *err)
-{
-	error_set(err, ERROR_UNAVAILABLE, 0, "%s: %.200s is created and removed again and again",
-		  zk->conn.label, zk->own.directory);
-	return OUTCOME_ERROR;
-}
-
 /* The node is a directory of strategy queue: remove it if it is empty. */
 static enum outcome remove_other(struct zk_backend *zk, const struct Stat *stat, struct error *err)
 {
 	if (!stat->numChildren) {
 		zk_call_wait(zk_delete_pair(&zk->conn, &zk->own.at, -1));
-		return report_ended(zk, err);
+		return zk_report_ended(zk, err);
 	}
 	error_set(err, ERROR_REFUSED, 0, "%s: %.200s has nodes below it: others take this lock "
 		  "without ?strategy=node", zk->conn.label, zk->own.directory);
@@ -60,7 +51,7 @@ static enum outcome take_replies(struct zk_backend *zk, int rc, const struct zk_
 		return OUTCOME_ERROR;
 	}
 	if (data->rc == ZNONODE)
-		return report_ended(zk, err);
+		return zk_report_ended(zk, err);
 	if (data->rc != ZOK) {
 		zk_call_error(&zk->conn, data->rc, "read", own->directory, err);
 		return OUTCOME_ERROR;
@@ -74,14 +65,15 @@ static enum outcome take_replies(struct zk_backend *zk, int rc, const struct zk_
 	return remove_other(zk, &data->stat, err);
 }
 
-static enum outcome try_acquire(struct zk_backend *zk, const struct request *request,
-				struct grant *grant, struct error *err)
+enum outcome zk_node_try(struct zk_backend *zk, const struct request *request,
+			 struct grant *grant, struct error *err)
 {
 	struct zk_own *own = &zk->own;
 	struct zk_call *created, *data;
 	char text[ZK_RECORD_SIZE];
 	enum outcome outcome;
 
+	memcpy(own->at.node, own->directory, ZK_PATH_SIZE);
 	if (zk_conn_open(&zk->conn, request->ttl_ms, err) || !zk_conn_fresh(&zk->conn, err))
 		return OUTCOME_ERROR;
 	own->taken_ms = clock_wall_ms();
@@ -95,22 +87,5 @@ static enum outcome try_acquire(struct zk_backend *zk, const struct request *req
 	outcome = take_replies(zk, zk_call_wait(created), data, grant, err);
 	if (outcome != OUTCOME_ERROR || err->kind != ERROR_UNAVAILABLE)
 		own->maybe = false;
-	return outcome;
-}
-
-enum outcome zk_node_acquire(struct zk_backend *zk, const struct request *request,
-			     struct grant *grant, struct error *err)
-{
-	struct zk_own *own = &zk->own;
-	enum outcome outcome;
-
-	zk_directory(zk, request->name, own->directory);
-	memcpy(own->at.node, own->directory, ZK_PATH_SIZE);
-	zk_uuid(request->token, own->uuid);
-	zk_conn_begin(&zk->conn, zk->base.connect_timeout_ms);
-	do
-		outcome = try_acquire(zk, request, grant, err);
-	while (outcome == OUTCOME_ERROR && err->errnum != ESTALE &&
-	       zk_conn_again(&zk->conn, err));
 	return outcome;
 }

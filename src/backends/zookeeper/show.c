@@ -11,18 +11,23 @@
 #include "base/text.h"
 #include "lock.h"
 
-static int read_once(struct zk_backend *zk, const char *directory, struct zk_queue *queue,
+/* Read the queue and the nodes of a lock. Returns 0, or -1 and sets *err. */
+static int read_lock(struct zk_backend *zk, const char *name, struct zk_queue *queue,
 		     struct error *err)
 {
+	char *directory;
 	ptrdiff_t count;
 
-	if (zk_conn_open(&zk->conn, ZK_ASKING_MS, err) ||
-	    zk_queue_fetch(&zk->conn, directory, queue, err))
+	if (zk_conn_open(&zk->conn, ZK_ASKING_MS, err))
+		return -1;
+	directory = zk_conn_memory(&zk->conn, 1, ZK_PATH_SIZE);
+	zk_directory(zk, name, directory);
+	if (zk_queue_fetch(&zk->conn, directory, queue, err))
 		return -1;
 	/* Another process uses strategy node: the directory itself is the only entry. */
 	if (queue->names->rc == ZOK && queue->names->stat.ephemeralOwner) {
 		queue->entries = zk_conn_memory(&zk->conn, 1, sizeof(*queue->entries));
-		queue->entries[0] = (struct zk_entry){ .name = "", .maker = ZK_DLOCK };
+		queue->entries[0] = (struct zk_entry){ .name = "" };
 		queue->count = 1;
 	}
 	count = queue->count;
@@ -35,38 +40,20 @@ static int read_once(struct zk_backend *zk, const char *directory, struct zk_que
 	return zk_queue_read_nodes(&zk->conn, queue, count, err);
 }
 
-/* Read the queue and the nodes of a lock. Returns 0, or -1 and sets *err. */
-static int read_lock(struct zk_backend *zk, const char *name, struct zk_queue *queue,
-		     struct error *err)
-{
-	char *directory;
-	int failed;
-
-	zk_conn_begin(&zk->conn, zk->base.connect_timeout_ms);
-	directory = zk_conn_memory(&zk->conn, 1, ZK_PATH_SIZE);
-	zk_directory(zk, name, directory);
-	do
-		failed = read_once(zk, directory, queue, err);
-	while (failed && zk_conn_again(&zk->conn, err));
-	return failed;
-}
-
 /* ---- rows ---- */
 
 /* Describe another program's entry by its data and stat. */
 static void describe_foreign(const struct zk_entry *entry, const struct zk_call *data,
 			     char text[static HOLDER_TEXT_SIZE])
 {
-	static const char *const makers[] = {
-		[ZK_CURATOR] = "Curator", [ZK_KAZOO] = "kazoo", [ZK_DLOCK] = "dlock",
-	};
+	const char *maker = !entry->name[0] ? "dlock" : zk_entry_uuid(entry) ? "Curator" : "kazoo";
 	struct holder holder = { .pid = 0 };
 
 	/* Curator stores its host's address by default, and kazoo a name of the user's choice. */
 	if (data->length)
 		text_clean(data->text, data->length, holder.host, sizeof(holder.host));
 	snprintf(holder.command, sizeof(holder.command), "%s, session 0x%llx",
-		 makers[entry->maker], (unsigned long long)data->stat.ephemeralOwner);
+		 maker, (unsigned long long)data->stat.ephemeralOwner);
 	holder_encode(&holder, text);
 }
 
@@ -189,13 +176,15 @@ static void add_directory(struct rows *rows, const char *component, const struct
 }
 
 /* Read all directories in the root. */
-static int read_root(struct zk_backend *zk, struct rows *rows, struct error *err)
+static int show_names(struct zk_backend *zk, struct rows *rows, struct error *err)
 {
 	struct zk_call *root, **calls;
 	const char *component;
 	char path[ZK_PATH_SIZE];
 	int failed;
 
+	if (zk_conn_open(&zk->conn, ZK_ASKING_MS, err))
+		return -1;
 	zk_sync(&zk->conn, zk->root);
 	root = zk_list(&zk->conn, zk->root, 0);
 	failed = zk_call_wait(root);
@@ -221,24 +210,17 @@ static int read_root(struct zk_backend *zk, struct rows *rows, struct error *err
 	return 0;
 }
 
-static int show_names(struct zk_backend *zk, struct rows *rows, struct error *err)
-{
-	int result;
-
-	zk_conn_begin(&zk->conn, zk->base.connect_timeout_ms);
-	do
-		result = zk_conn_open(&zk->conn, ZK_ASKING_MS, err) || read_root(zk, rows, err);
-	while (result && zk_conn_again(&zk->conn, err));
-	return -result;
-}
-
 int zk_show(struct backend *backend, const struct request *request, struct rows *rows,
 	    struct error *err)
 {
 	struct zk_backend *zk = zk_from_backend(backend);
-	int failed = request->name ? show_lock(zk, request, rows, err)
-				   : show_names(zk, rows, err);
+	int failed;
 
+	zk_conn_begin(&zk->conn, backend->connect_timeout_ms);
+	do
+		failed = request->name ? show_lock(zk, request, rows, err)
+				       : show_names(zk, rows, err);
+	while (failed && zk_conn_again(&zk->conn, err));
 	/* A process that gives up shows the holder and exits without close(). */
 	if (zk->done)
 		zk_conn_close(&zk->conn);
@@ -272,6 +254,7 @@ static enum outcome remove_once(struct zk_backend *zk, const char *name, const c
 			return record.state == ZK_WAITING ? OUTCOME_LOST : OUTCOME_HELD;
 		if (rc == ZNONODE)
 			return OUTCOME_LOST;
+		zk->base.resent = true;
 		zk_call_error(&zk->conn, rc, "remove", pair.node, err);
 		return OUTCOME_ERROR;
 	}
@@ -283,9 +266,10 @@ enum outcome zk_remove(struct zk_backend *zk, const char *name, const char *uuid
 {
 	enum outcome outcome;
 
-	while ((outcome = remove_once(zk, name, uuid, czxid, err)) == OUTCOME_ERROR &&
-	       zk_conn_again(&zk->conn, err))
-		zk->base.resent = true;
+	zk_conn_begin(&zk->conn, zk->base.connect_timeout_ms);
+	do
+		outcome = remove_once(zk, name, uuid, czxid, err);
+	while (outcome == OUTCOME_ERROR && zk_conn_again(&zk->conn, err));
 	return outcome;
 }
 
