@@ -432,13 +432,55 @@ term_came() {
 	done
 }
 
+# in_check: a waiter that has just seen its queue, behind $PROXY, will send its first check of the
+# holder, and replies take so long from now on that what happens next is reported before that one's
+in_check() {
+	pause 0.4
+	proxy hold 400
+	pause 0.3
+}
+
+@test "a waiter ends while another one checks the holder: that one waits on" {
+	local first
+	zk_proxy
+	hold --
+	wait_in_line 1 -- true
+	first=$PID
+	wait_in_line 2 -- true
+	wait_in_line 3 -b "$PROXY" -- true
+	in_check
+	kill -TERM "$first"
+	join "$first"
+	holds_for 1000 alive "$PID"
+	release
+	join "$PID" 5
+	equal "$status" 0 "status of the waiter ($(<"$ERR"))"
+	wait_until 5 no_places
+}
+
+@test "a slot is freed while a waiter checks another one: it gets the slot" {
+	local first command
+	zk_proxy
+	hold --slots 2 --
+	first=$HOLDER command=$COMMAND
+	hold --slots 2 --
+	wait_in_line 2 --slots 2 -b "$PROXY" -- true
+	in_check
+	kill -TERM "$command"
+	join "$first"
+	join "$PID" 3
+	equal "$status" 0 "status of the waiter ($(<"$ERR"))"
+	release
+	wait_until 5 no_places
+}
+
 @test "server restarted while clients wait: everybody keeps the place" {
 	private_zookeeper
 	use "$P_URI" "$P_PORT"
 	hold --
 	local n waiter=()
 	for n in 1 2 3; do
-		wait_in_line "$n" -- sh -c 'echo "$0" >>order' "$n"
+		wait_known "$n" -- sh -c 'echo "$0" >>order' "$n"
 		waiter+=("$PID")
 	done
 	zookeeper_stop "$P_DIR"

@@ -59,6 +59,13 @@ waiters() {
 	place_count $(($1 + 1))
 }
 
+# wait_known N [OPTION]... -- COMMAND...: as wait_in_line does, and returns when this dlock knows that
+# it is in line. Before that it gives up at once when its server goes.
+wait_known() {
+	wait_in_line "$1" -v "${@:2}"
+	wait_until 10 has_line "$ERR" ': waiting'
+}
+
 # no_places: there is no node in the queue, and no shadow
 no_places() {
 	[[ -z $(zn ls "$NODE" 2>/dev/null) ]]

@@ -147,7 +147,7 @@ static void add_watch(struct zk_own *own, const char *name)
 			return;
 	}
 	if (unused)
-		*unused = (struct zk_watched){ memory_copy(name), 0 };
+		*unused = (struct zk_watched){ .name = memory_copy(name) };
 }
 
 /* Record the entries before ours, whose index is me. */
@@ -225,6 +225,15 @@ static void record_end(struct zk_own *own, struct zk_watched *watched)
 	free(name);
 }
 
+/* Record the ends that were reported, between two requests. True: try again. */
+static bool take_ends(struct zk_own *own)
+{
+	for (int i = 0; i < ZK_WATCHED; i++)
+		if (own->watched[i].ended)
+			record_end(own, &own->watched[i]);
+	return own->turn || own->stale;
+}
+
 /* Take the replies to the requests for watches. Returns 1 to try again, 0, or -1 with *err. */
 static int take_watches(struct zk_backend *zk, struct zk_call *calls[static ZK_WATCHED],
 			struct error *err)
@@ -232,14 +241,14 @@ static int take_watches(struct zk_backend *zk, struct zk_call *calls[static ZK_W
 	struct zk_own *own = &zk->own;
 
 	for (int i = 0; i < ZK_WATCHED; i++) {
-		if (!calls[i] || calls[i]->rc == ZOK || !own->watched[i].name)
+		if (!calls[i] || calls[i]->rc == ZOK)
 			continue;
 		if (calls[i]->rc != ZNONODE)
 			return zk_call_error(&zk->conn, calls[i]->rc, "watch",
 					     own->watched[i].name, err);
-		record_end(own, &own->watched[i]);
+		own->watched[i].ended = true;
 	}
-	return own->turn || own->stale;
+	return take_ends(own);
 }
 
 static int watch_others(struct zk_backend *zk, const struct request *request, struct error *err)
@@ -296,7 +305,7 @@ static int evict_suspect(struct zk_backend *zk, const struct zk_entry *entry, in
 	if (rc != ZBADVERSION && !zk_call_counts(rc))
 		return zk_call_error(&zk->conn, rc, "remove", own->suspect, err);
 	/* If its ACL forbids the removal, wait for its session to end. */
-	own->suspect_holds = rc != ZOK && rc != ZBADVERSION;
+	own->suspect_holds = rc == ZNOAUTH;
 	return 1;
 }
 
@@ -505,7 +514,7 @@ static int take_step(struct zk_backend *zk, const struct request *request, struc
 	struct zk_own *own = &zk->own;
 	int result;
 
-	if ((own->turn || own->stale) &&
+	if (take_ends(own) &&
 	    send_try(zk, request, own->turn && own->state != ZK_HELD, true, err))
 		return -1;
 	if (own->other_slots && !hold_mode_slots_agree(own->other_slots, request, err))
@@ -516,12 +525,13 @@ static int take_step(struct zk_backend *zk, const struct request *request, struc
 		return send_try(zk, request, true, false, err);
 	if (!request->queue)
 		return 0;
-	own->stale = own->any && !own->directory_watch;
+	own->stale |= own->any && !own->directory_watch;
 	if (own->stale)
 		return 1;
 	if (clock_boot_ms() >= own->check_ms) {
 		result = check_suspect(zk, err);
-		own->stale = result > 0;
+		/* An event may have come with the reply. */
+		own->stale |= result > 0;
 		if (result)
 			return result;
 	}
@@ -595,8 +605,7 @@ void zk_watch_fired(struct zk_conn *conn, uint32_t watch)
 	if (watch == own->directory_watch)
 		own->directory_watch = 0;
 	for (int i = 0; i < ZK_WATCHED; i++)
-		if (own->watched[i].name && watch == own->watched[i].number)
-			record_end(own, &own->watched[i]);
+		own->watched[i].ended |= own->watched[i].name && watch == own->watched[i].number;
 }
 
 int64_t zk_event(struct backend *backend)
@@ -606,7 +615,7 @@ int64_t zk_event(struct backend *backend)
 	bool now;
 
 	zk_conn_take_news(&zk->conn);
-	now = zk->conn.broken || own->stale || own->turn;
+	now = take_ends(own) || zk->conn.broken;
 	/* The renewal that follows finds out whether the watch was set too late. */
 	if (own->held && !own->watch) {
 		own->watch = ++zk->conn.last_watch;

@@ -19,6 +19,7 @@
 struct zk_watched {
 	char *name;			/* NULL: none */
 	uint32_t number;		/* 0: not set yet */
+	bool ended;			/* it has fired, and take_ends() has not seen it */
 };
 
 /* On the nearest entry before ours, on the second one and, near the head, on the suspect. */
