@@ -23,8 +23,8 @@ teardown_file() {
 	testify -t 12s
 	local name
 	name=$(places)
-	contend "$COMMAND"
-	wait_until 5 waiters 1
+	CONTEND_WITH=-v contend "$COMMAND"
+	wait_until 5 has_line "$ERR" ': waiting'
 	kill_members "$LEADER"
 	elected
 	lives_on 4000
@@ -57,8 +57,8 @@ teardown_file() {
 	private_ensemble
 	zk_leader "$P_DIR"
 	hold -t 8s --
-	contend "$COMMAND"
-	wait_until 5 waiters 1
+	CONTEND_WITH=-v contend "$COMMAND"
+	wait_until 5 has_line "$ERR" ': waiting'
 	kill -KILL "$(<"$P_DIR/$LEADER/pid")"
 	kill -TERM "$COMMAND"
 	met_nobody 20
@@ -73,8 +73,8 @@ teardown_file() {
 	testify -t 12s
 	local name
 	name=$(places)
-	contend "$COMMAND"
-	wait_until 5 waiters 1
+	CONTEND_WITH=-v contend "$COMMAND"
+	wait_until 5 has_line "$ERR" ': waiting'
 	member_of "$NODE/$name"
 	kill_members "$MEMBER"
 	elected
@@ -115,8 +115,8 @@ teardown_file() {
 		"$(<"$P_DIR/$LEADER/port")"
 	wait_until 5 has_line log ' held$'
 	members "${others[@]}"
-	contend "$COMMAND"
-	wait_until 5 waiters 1
+	CONTEND_WITH=-v contend "$COMMAND"
+	wait_until 5 has_line "$ERR" ': waiting'
 	frozen_at
 	zk_signal "$P_DIR/$follower" STOP
 	lost
@@ -177,8 +177,8 @@ teardown_file() {
 	members "$old"
 	hold -t 2s -- "$TOOLS/witness" -i -l log
 	members "${FOLLOWERS[@]}"
-	contend "$COMMAND"
-	wait_until 5 waiters 1
+	CONTEND_WITH=-v contend "$COMMAND"
+	wait_until 5 has_line "$ERR" ': waiting'
 	frozen_at
 	zk_signal "$P_DIR/$old" STOP
 	lost
@@ -193,8 +193,8 @@ teardown_file() {
 	zk_leader "$P_DIR"
 	local gone=("$LEADER" "${FOLLOWERS[0]}")
 	testify -t 3s
-	contend "$COMMAND"
-	wait_until 5 waiters 1
+	CONTEND_WITH=-v contend "$COMMAND"
+	wait_until 5 has_line "$ERR" ': waiting'
 	frozen_at
 	kill_members "${gone[@]}"
 	lost
@@ -210,8 +210,8 @@ teardown_file() {
 	zk_leader "$P_DIR"
 	local gone=("$LEADER" "${FOLLOWERS[0]}")
 	testify -t 30s
-	contend "$COMMAND"
-	wait_until 5 waiters 1
+	CONTEND_WITH=-v contend "$COMMAND"
+	wait_until 5 has_line "$ERR" ': waiting'
 	kill_members "${gone[@]}"
 	restart_members "${gone[@]}"
 	elected
@@ -225,7 +225,7 @@ teardown_file() {
 	testify -t 30s
 	local n waiter=() before
 	for n in 1 2; do
-		wait_in_line "$n" -t 30s -- sh -c 'echo "$0" >>order' "$n"
+		wait_known "$n" -t 30s -- sh -c 'echo "$0" >>order' "$n"
 		waiter+=("$PID")
 	done
 	before=$(places)

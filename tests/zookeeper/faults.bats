@@ -84,10 +84,8 @@ term_came() {
 	private_zookeeper
 	use "$P_URI" "$P_PORT"
 	hold -t 5s --
-	start "$DLOCK" run -v -t 3s -w 30s "$LOCK" -- true
+	wait_known 1 -t 3s -w 30s -- true
 	local waiter=$PID err=$ERR
-	# A client that does not know yet that it is in line gives up at once.
-	wait_until 5 grep -q ': waiting, next in line' "$err"
 	zookeeper_stop "$P_DIR"
 	rm -r "$P_DIR/version-2"
 	zookeeper_restart "$P_DIR"
@@ -490,10 +488,27 @@ in_check() {
 	release
 	for n in "${waiter[@]}"; do
 		join "$n" 15
-		equal "$status" 0
+		equal "$status" 0 "status of a waiter ($(cat err.*))"
 	done
 	equal "$(tr '\n' ' ' <order)" "1 2 3 "
 	nothing_left
+}
+
+@test "server gone before a client knows that it is in the queue: 122 at once, and nothing is left" {
+	private_zookeeper
+	use "$P_URI" "$P_PORT"
+	hold -t 20s --
+	zk_proxy "$P_PORT"
+	proxy drop-on -lock-
+	wait_in_line 1 -t 4s -b "$PROXY?timeout=9s" -- touch ran
+	zookeeper_stop "$P_DIR"
+	join "$PID" 5
+	equal "$status" 122
+	[[ ! -e ran ]]
+	zookeeper_restart "$P_DIR"
+	SERVICES+=("$(<"$P_DIR/pid")")
+	wait_until 10 waiters 0
+	release
 }
 
 @test "server gone while clients wait: they report it with -v, and go on when it is back" {
@@ -502,10 +517,9 @@ in_check() {
 	foreign_sequence _c_11111111-2222-4333-8444-555555555555-lock-
 	start "$DLOCK" run -b "$P_URI?connect-timeout=1s" -v -t 6s "$LOCK" -- sh -c 'mkdir in || echo overlap; echo ran; rmdir in'
 	local first=$PID err=$ERR
-	wait_until 5 waiters 1
-	start "$DLOCK" run -t 6s "$LOCK" -- sh -c 'mkdir in || echo overlap; echo ran; rmdir in'
+	wait_until 5 has_line "$err" ': waiting'
+	wait_known 2 -t 6s -- sh -c 'mkdir in || echo overlap; echo ran; rmdir in'
 	local second=$PID
-	wait_until 5 waiters 2
 	zookeeper_stop "$P_DIR"
 	holds_for 4000 alive "$first" "$second"
 	has_line "$err" '^dlock: .*127\.0\.0\.1'
