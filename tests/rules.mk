@@ -70,6 +70,12 @@ $(MEMORY): src/backends/exports.list $(BUILD)/link.flags
 	$(call say,LD,$@) $(CC) $(ALL_CFLAGS) $(ALL_LDFLAGS) -pie \
 		-Wl,--dynamic-list=src/backends/exports.list -o $@ $(linked) $(LIBS)
 
+# Many waiters in one process, for bench.
+$(BUILD)/tests/bench/waiters: $(filter-out $(call obj,$(CMD_SRC)),$(PROGRAM_OBJ)) \
+		$(BUILD)/tests/bench/waiters.o
+	$(call say,LD,$@) $(CC) $(ALL_CFLAGS) $(ALL_LDFLAGS) -pie \
+		-Wl,--dynamic-list=src/backends/exports.list -o $@ $(linked) $(LIBS)
+
 test-programs: $(UNITS) $(TOOLS) $(PRELOADS) $(TORTURE) $(MEMORY)
 
 # Some targets need more than the pure parts.
@@ -148,5 +154,5 @@ model:
 
 bench:
 	$(Q)tests/packages $(PACKAGES) test bench
-	$(Q)$(MAKE) --no-print-directory all
+	$(Q)$(MAKE) --no-print-directory all $(BUILD)/tests/bench/waiters
 	$(Q)BUILD="$(BUILD_DIR)" tests/bench/run
