@@ -82,37 +82,24 @@ static int set_trust(SSL_CTX *context, const struct redis_tls *tls, struct error
 			 tls->ca, get_reason());
 }
 
-/* Otherwise OpenSSL would ask for the passphrase on the terminal. */
-static int no_passphrase(char *buf, int size, int writing, void *asked)
-{
-	(void)buf;
-	(void)size;
-	(void)writing;
-	*(bool *)asked = true;
-	return -1;
-}
-
 static int show_certificate(SSL_CTX *context, const struct redis_tls *tls, struct error *err)
 {
-	bool encrypted = false;
+	static char no_passphrase[] = "";
 
 	if (!tls->cert)
 		return 0;
 	if (check_path(tls->cert, "cert", NULL, err) || check_path(tls->key, "key", NULL, err))
 		return -1;
-	SSL_CTX_set_default_passwd_cb(context, no_passphrase);
-	SSL_CTX_set_default_passwd_cb_userdata(context, &encrypted);
+	/* Otherwise OpenSSL would ask for the passphrase on the terminal. */
+	SSL_CTX_set_default_passwd_cb_userdata(context, no_passphrase);
 	if (SSL_CTX_use_certificate_chain_file(context, tls->cert) != 1)
 		return error_set(err, ERROR_USAGE, 0,
 				 "?cert=: %.250s: there is no certificate in it (%s)", tls->cert,
 				 get_reason());
 	if (SSL_CTX_use_PrivateKey_file(context, tls->key, SSL_FILETYPE_PEM) == 1)
 		return 0;
-	if (encrypted)
-		return error_set(err, ERROR_USAGE, 0, "?key=: %.250s: the key has a passphrase, "
-				 "and nobody is there to be asked for it", tls->key);
-	return error_set(err, ERROR_USAGE, 0, "?key=: %.250s: not the key of ?cert= (%s)",
-			 tls->key, get_reason());
+	return error_set(err, ERROR_USAGE, 0, "?key=: %.250s: not the key of ?cert=, or it has a "
+			 "passphrase (%s)", tls->key, get_reason());
 }
 
 static SSL_CTX *read_files(const struct redis_tls *tls, struct error *err)
