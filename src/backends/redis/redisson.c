@@ -16,8 +16,9 @@
  *				locks, redisson_sc for semaphores. For a fair lock, one for each
  *				waiter: redisson_lock__channel:{NAME}:OWNER
  *
- * Beside them are dlock's own keys of the plain dialect (backend.c), which Redisson never sees, with
- * OWNER for a token. A fenced lock has Redisson's fence, and a fair one Redisson's queue and channels.
+ * Beside them are dlock's own keys of the plain dialect (backend.c), which Redisson never sees,
+ * with OWNER for a token. A fenced lock has Redisson's fence, and a fair one Redisson's queue and
+ * channels.
  *
  * dlock's field is a hash of the token in the form of Redisson's, as of a first thread. Its value
  * is 1. The field exists for as long as the hold, so that a request can be repeated. Redisson's
@@ -134,8 +135,8 @@ const char *redisson_owner(const struct redisson_kind *kind, const char *token,
 }
 
 /*
- * Redisson puts a name without a brace into braces in the names of its other keys, so that a cluster
- * keeps them together. So the locks "a" and "{a}" share these keys, but not those of dlock.
+ * Redisson puts a name without a brace into braces in the names of its other keys, so that a
+ * cluster keeps them together. So the locks "a" and "{a}" share these keys, but not those of dlock.
  */
 void redisson_make_keys(struct redis_client *client)
 {

@@ -75,7 +75,8 @@ static void list_key(const struct redis_client *client, const redisReply *key,
 		     struct name_list *names)
 {
 	static const char *const suffixes[] = { "holders", "queue", "fence", "waiters", "newest" };
-	const size_t count = sizeof(suffixes) / sizeof(suffixes[0]), prefix = strlen(client->prefix);
+	const size_t count = sizeof(suffixes) / sizeof(suffixes[0]);
+	const size_t prefix = strlen(client->prefix);
 	const char *text = key->str, *colon = strrchr(text, ':'), *end = text + key->len;
 	size_t which = 0;
 
