@@ -86,10 +86,6 @@ int redis_conn_step(struct redis_conn *conn, bool readable, struct redisReply **
  */
 int redis_conn_poll(struct redis_conn *conn, struct redisReply **reply);
 
-/* The advice where the keys of a lock have two slots, whether dlock or the server finds that. */
-#define REDIS_TWO_SLOTS \
-	"in a cluster a name with a '}' needs a text in braces before, as in a{b}c"
-
 /* Set *err to the meaning of an error reply, and to what can be done about it. */
 void redis_refusal(const struct redis_address *address, const char *text, struct error *err);
 

@@ -413,24 +413,10 @@ static int ask_routed(struct redis_client *client, const struct redis_call *call
 
 /* ---- calls ---- */
 
-/*
- * A cluster finds the slot of a key by the text in its first braces, or by the whole key when there
- * is none. The other keys of a lock are in braces up to the first '}' in their names.
- */
-static bool keys_differ_in_slot(const char *key)
-{
-	const char *open = strchr(key, '{'), *close = strchr(open ? open : key, '}');
-
-	return strchr(key, '}') && (!open || !close || close == open + 1);
-}
-
 int redis_ask(struct redis_client *client, const struct redis_call *call, struct error *err)
 {
 	struct redis_server *server = &client->servers[0];
 
-	if (call->what && server->address.cluster && keys_differ_in_slot(client->keys[KEY_LOCK]))
-		return error_set(err, ERROR_REFUSED, 0, "key '%.220s': " REDIS_TWO_SLOTS,
-				 client->keys[KEY_LOCK]);
 	if (client->route)
 		return ask_routed(client, call, err);
 	if (redis_reach(client, client->base.connect_timeout_ms, err) ||
