@@ -58,7 +58,7 @@ const struct backend_driver backend_drivers[] = {
 	{ .scheme = NULL },
 };
 
-static void refuse_scheme(const char *scheme, struct error *err)
+static const struct backend_driver *refuse_scheme(const char *scheme, struct error *err)
 {
 	char known[320] = "";
 	size_t used = 0;
@@ -68,6 +68,7 @@ static void refuse_scheme(const char *scheme, struct error *err)
 			used += (size_t)snprintf(known + used, sizeof(known) - used, "%s%s:",
 						 used ? ", " : "", d->scheme);
 	error_set(err, ERROR_USAGE, 0, "unknown backend '%.60s:': known are %s", scheme, known);
+	return NULL;
 }
 
 const struct backend_driver *backend_find(struct uri *uri, struct error *err)
@@ -77,10 +78,8 @@ const struct backend_driver *backend_find(struct uri *uri, struct error *err)
 
 	while (driver->scheme && strcmp(driver->scheme, uri->scheme) != 0)
 		driver++;
-	if (!driver->scheme) {
-		refuse_scheme(uri->scheme, err);
-		return NULL;
-	}
+	if (!driver->scheme)
+		return refuse_scheme(uri->scheme, err);
 	if (driver->alias_of) {
 		uri->scheme = driver->alias_of;
 		return backend_find(uri, err);

@@ -22,17 +22,7 @@ int pidfd_init(struct pidfd *process, pid_t pid, struct error *err)
 		return error_set(err, ERROR_USAGE, 0, "there is no such process");
 	if (process->fd < 0)
 		return error_set(err, ERROR_INTERNAL, errno, "pidfd_open");
-	if (!pidfd_ended(process))
-		return 0;
-	pidfd_finish(process);
-	return error_set(err, ERROR_USAGE, 0, "that process has ended");
-}
-
-void pidfd_finish(struct pidfd *process)
-{
-	if (process->fd >= 0)
-		close(process->fd);
-	process->fd = -1;
+	return pidfd_ended(process) ? error_set(err, ERROR_USAGE, 0, "that process has ended") : 0;
 }
 
 bool pidfd_ended(const struct pidfd *process)

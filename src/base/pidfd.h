@@ -11,7 +11,7 @@
 struct error;
 
 struct pidfd {
-	int fd;				/* readable when it has ended; close-on-exec */
+	int fd;			/* readable when it has ended; close-on-exec, and never closed */
 	pid_t pid;
 };
 
@@ -21,7 +21,6 @@ struct pidfd {
  * (ERROR_INTERNAL). The caller prefixes the message with the pid.
  */
 int pidfd_init(struct pidfd *process, pid_t pid, struct error *err);
-void pidfd_finish(struct pidfd *process);
 
 bool pidfd_ended(const struct pidfd *process);
 

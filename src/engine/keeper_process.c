@@ -5,6 +5,7 @@
  */
 #include "keeping.h"
 
+#include <errno.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -276,14 +277,17 @@ static void seed_jitter(const char *token)
 /* Check before the first request that a guard can be watched. */
 static void check_guard(struct keeping *k)
 {
-	struct pidfd self;
+	int self;
 
 	if (!k->s->run->argv ||
 	    (k->mode != KEEPER_ACQUIRE && k->mode != KEEPER_JOIN))
 		return;
-	if (pidfd_init(&self, getpid(), &k->event.error))
+	self = pidfd_open_once(getpid());
+	if (self < 0) {
+		error_set(&k->event.error, ERROR_INTERNAL, errno, "pidfd_open");
 		keeping_exit(k, KEEPER_FAILED);
-	pidfd_finish(&self);
+	}
+	close(self);
 }
 
 void keeping_main(const struct supervisor *s, enum keeper_mode mode, int fd)
