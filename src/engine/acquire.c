@@ -53,7 +53,7 @@ static int await_detached(struct supervisor *s, struct acquire_result *result,
 		if (supervisor_interrupted(s) && until_ms == CLOCK_NEVER) {
 			/* An unused lock has no minimum hold. */
 			atomic_store(&s->shared->held_ms, 0);
-			keeper_release(&s->keeper);
+			keeper_order(&s->keeper, KEEPER_ORDER_RELEASE);
 			until_ms = clock_boot_ms() + 2 * s->timeout_ms + KEEPER_GRACE_MS;
 		}
 	}
@@ -79,7 +79,7 @@ static int leave_hold(struct supervisor *s, struct acquire_result *result, struc
 	    supervisor_start_keeper(s, KEEPER_ADOPT, err))
 		return -1;
 	if (!s->run->driver->local)
-		keeper_detach(&s->keeper);
+		keeper_order(&s->keeper, KEEPER_ORDER_DETACH);
 	return await_detached(s, result, err);
 }
 

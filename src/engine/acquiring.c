@@ -174,7 +174,7 @@ static enum acquired handle_acquiring(struct supervisor *s, const struct keeper_
 	case KEEPER_WITHDRAWN:
 		supervisor_log(s, LEVEL_STEP,
 			       "dlock was stopped when its turn came; back in the queue");
-		keeper_retry(&s->keeper);
+		keeper_order(&s->keeper, KEEPER_ORDER_RETRY);
 		return ACQUIRED_NOT_YET;
 	case KEEPER_WAITING:
 		report_reachable(s);
@@ -226,7 +226,7 @@ void supervisor_give_up(struct supervisor *s)
 		child_end(&s->keeper.child);
 		return;
 	}
-	keeper_release(&s->keeper);
+	keeper_order(&s->keeper, KEEPER_ORDER_RELEASE);
 	if (supervisor_await_last(s, clock_boot_ms() + grace_ms, &event) &&
 	    event.type == KEEPER_BUSY && event.wait.holder_known)
 		store_wait(s, &event.wait);

@@ -116,12 +116,9 @@ static void grow_pause(struct guarding *g)
 
 /* ---- and when: before the lease ends, or on an order ---- */
 
-/* Return when to stop the command: never with --on-lost warn, or without a lock. */
-static struct lease_stop stop_of(const struct guarding *g, struct lease_span lease)
+static struct lease_stop stop_of(const struct guarding *g)
 {
-	if (!g->s->run->kill_on_lost || !g->locked)
-		lease.end_ms = CLOCK_NEVER;
-	return lease_stop(lease, g->s->run->kill_after_ms);
+	return shared_stop(g->s->shared, g->s->run, g->locked);
 }
 
 /* Set the kill timer, and publish its time: the supervisor finds out whether it has fired. */
@@ -149,7 +146,7 @@ static int64_t arm_kill_timer(struct guarding *g)
 	const struct lease_span lease = shared_lease(g->s->shared);
 	const int64_t now_ms = clock_boot_ms(), check_ms = lease.end_ms - lease.ttl_ms / 2;
 
-	if (!dies_with_guard(g) || g->killing || stop_of(g, lease).term_ms == CLOCK_NEVER) {
+	if (!dies_with_guard(g) || g->killing || stop_of(g).term_ms == CLOCK_NEVER) {
 		die_at(g, CLOCK_NEVER);
 		return CLOCK_NEVER;
 	}
@@ -181,7 +178,7 @@ static int64_t stop_in_time(struct guarding *g, struct lease_stop stop, int64_t 
 /* Act on the clock. Returns when to call this again (CLOCK_BOOTTIME). */
 static int64_t enforce_deadlines(struct guarding *g)
 {
-	const struct lease_stop stop = stop_of(g, shared_lease(g->s->shared));
+	const struct lease_stop stop = stop_of(g);
 	int64_t now = clock_boot_ms(), check_ms = arm_kill_timer(g), kill_at, next_ms;
 
 	next_ms = stop_in_time(g, stop, now);

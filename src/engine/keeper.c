@@ -62,28 +62,13 @@ bool keeper_event(struct keeper *keeper, struct keeper_event *event)
 	return true;
 }
 
-static void give_order(const struct keeper *keeper, enum keeper_order order)
+void keeper_order(struct keeper *keeper, enum keeper_order order)
 {
+	keeper->ends |= order == KEEPER_ORDER_DETACH;
 	/* There is room for the few orders of a run. A failure ends the keeper. */
 	if (keeper->child.pid && ipc_send(keeper->child.fd, &order, sizeof(order), MSG_DONTWAIT,
 					  -1) == IPC_FAILED)
 		shutdown(keeper->child.fd, SHUT_RDWR);
-}
-
-void keeper_release(const struct keeper *keeper)
-{
-	give_order(keeper, KEEPER_ORDER_RELEASE);
-}
-
-void keeper_retry(const struct keeper *keeper)
-{
-	give_order(keeper, KEEPER_ORDER_RETRY);
-}
-
-void keeper_detach(struct keeper *keeper)
-{
-	keeper->ends = true;
-	give_order(keeper, KEEPER_ORDER_DETACH);
 }
 
 bool keeper_has_hold(const struct keeper *keeper)

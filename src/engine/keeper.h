@@ -6,8 +6,7 @@
  * and then releases the lock.
  *
  * Calling sequence, in the supervisor: keeper_start(); keeper_event() whenever child.fd is
- * readable; keeper_retry() after KEEPER_WITHDRAWN; keeper_release(), or for `dlock acquire`
- * keeper_detach(); keeper_event() until an event with last; child_end().
+ * readable; keeper_order(); keeper_event() until an event with last; child_end().
  */
 #pragma once
 
@@ -83,14 +82,13 @@ int keeper_start(struct keeper *keeper, const struct supervisor *s, enum keeper_
 /* Receive the next event. False: there is none. KEEPER_GONE is the last one. */
 bool keeper_event(struct keeper *keeper, struct keeper_event *event);
 
-/* Order the keeper to release, or to leave the queue and then to report the holder. */
-void keeper_release(const struct keeper *keeper);
+enum keeper_order {
+	KEEPER_ORDER_RELEASE,	/* release, or leave the queue and report the holder; and end */
+	KEEPER_ORDER_RETRY,	/* after KEEPER_WITHDRAWN: queue again */
+	KEEPER_ORDER_DETACH,	/* after the offer was taken: stay as a daemon */
+};
 
-/* After KEEPER_WITHDRAWN: order the keeper to queue again, because the supervisor runs again. */
-void keeper_retry(const struct keeper *keeper);
-
-/* After the offer was taken: order the keeper to stay as a daemon (KEEPER_DETACHED). */
-void keeper_detach(struct keeper *keeper);
+void keeper_order(struct keeper *keeper, enum keeper_order order);
 
 /*
  * For a keeper that is dead: is the lock held, because the server is still connected to hold_fd,

@@ -23,12 +23,6 @@
 #include "keeper_socket.h"
 #include "supervisor.h"
 
-enum keeper_order {
-	KEEPER_ORDER_RELEASE,	/* leave the queue, or release, and end */
-	KEEPER_ORDER_RETRY,	/* queue again */
-	KEEPER_ORDER_DETACH,	/* the supervisor ends: stay as a daemon */
-};
-
 /* Why keeping_sleep() has returned. */
 enum wake {
 	WAKE_TIME,

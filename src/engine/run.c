@@ -245,7 +245,7 @@ static void release_lock(struct supervisor *s)
 
 	/* The guard has woken the keeper already, unless it was killed. */
 	if (s->keeper.child.pid)
-		keeper_release(&s->keeper);
+		keeper_order(&s->keeper, KEEPER_ORDER_RELEASE);
 	if ((s->keeper.child.pid || s->has_last_word) && await_release(s, false)) {
 		child_end(&s->keeper.child);
 		return;

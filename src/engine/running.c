@@ -275,11 +275,7 @@ static int64_t unenforced_end(const struct supervisor *s)
 /* Return when to stop the command for the current lease. */
 static struct lease_stop stop_of(const struct supervisor *s)
 {
-	struct lease_span lease = shared_lease(s->shared);
-
-	if (!s->run->kill_on_lost || !s->protected)
-		lease.end_ms = CLOCK_NEVER;
-	return lease_stop(lease, s->run->kill_after_ms);
+	return shared_stop(s->shared, s->run, s->protected);
 }
 
 /* Return when the guard must have ended the tree, because this process watches deadlines, too. */

@@ -14,6 +14,16 @@ int64_t shared_keep_ms(const struct shared *shared, const struct run_request *ru
 				    clock_boot_ms()) : 0;
 }
 
+struct lease_stop shared_stop(const struct shared *shared, const struct run_request *run,
+			      bool locked)
+{
+	struct lease_span lease = shared_lease(shared);
+
+	if (!run->kill_on_lost || !locked)
+		lease.end_ms = CLOCK_NEVER;
+	return lease_stop(lease, run->kill_after_ms);
+}
+
 bool shared_take(struct shared *shared)
 {
 	int64_t no_time = 0;

@@ -85,6 +85,10 @@ struct shared {
  */
 int64_t shared_keep_ms(const struct shared *shared, const struct run_request *run);
 
+/* When to stop the command for the lease: never with --on-lost warn, or without a lock. */
+struct lease_stop shared_stop(const struct shared *shared, const struct run_request *run,
+			      bool locked);
+
 /* Take the offer. Returns whether it is taken, by this call or before. */
 bool shared_take(struct shared *shared);
 

@@ -82,25 +82,28 @@ void supervisor_begin_stop(struct supervisor *s)
 	s->force_ms = clock_earlier(s->force_ms, clock_boot_ms() + grace_ms + GUARD_GRACE_MS);
 }
 
+/* What happens to the command that stops, or with --on-lost warn goes on. */
+static const char *describe_next(const struct supervisor *s, bool stops)
+{
+	if (s->ended)
+		return "that was before the command ended";
+	if (!atomic_load(&s->shared->command))
+		return "the command is not started";
+	if (s->awaits_leftovers)
+		return stops ? "stopping what the command has left running"
+			     : "what the command has left running goes on (--on-lost warn)";
+	return stops ? "stopping the command" : "the command goes on (--on-lost warn)";
+}
+
 static void report_loss(struct supervisor *s, const char *what, const char *how)
 {
-	const char *next = s->awaits_leftovers ? "; stopping what the command has left running"
-					       : "; stopping the command";
-
 	if (s->lost)
 		return;
 	s->lost = true;
 	/* The shell of --on-lost-run may print it. */
 	text_clean(how, strlen(how), s->lost_reason, sizeof(s->lost_reason));
-	if (s->ended)
-		next = "; that was before the command ended";
-	else if (!atomic_load(&s->shared->command))
-		next = "; the command is not started";
-	else if (!s->run->kill_on_lost)
-		next = s->awaits_leftovers
-		       ? "; what the command has left running goes on (--on-lost warn)"
-		       : "; the command goes on (--on-lost warn)";
-	supervisor_report(s, EVENT_LOST, LEVEL_ERROR, "%s%s%s", what, how, next);
+	supervisor_report(s, EVENT_LOST, LEVEL_ERROR, "%s%s; %s", what, how,
+			  describe_next(s, s->run->kill_on_lost));
 	if (s->run->kill_on_lost)
 		supervisor_begin_stop(s);
 }
@@ -122,23 +125,18 @@ void supervisor_expire(struct supervisor *s)
 
 void supervisor_overdue(struct supervisor *s, bool max_run)
 {
-	const char *next = "stopping the command";
 	char text[DURATION_TEXT_SIZE];
 
 	if (s->overdue)
 		return;
 	s->overdue = true;
-	/* Only --until can end a run before it has begun. */
-	if (!atomic_load(&s->shared->command))
-		next = "the command is not started";
-	else if (s->awaits_leftovers)
-		next = "stopping what the command has left running";
 	if (max_run)
 		supervisor_report(s, EVENT_OVERDUE, LEVEL_ERROR, "the %s of --max-run are over; %s",
-				  duration_format(s->run->max_run_ms, text, sizeof(text)), next);
+				  duration_format(s->run->max_run_ms, text, sizeof(text)),
+				  describe_next(s, true));
 	else
 		supervisor_report(s, EVENT_OVERDUE, LEVEL_ERROR, "the time of --until has come; %s",
-				  next);
+				  describe_next(s, true));
 	supervisor_begin_stop(s);
 }
 
