@@ -44,7 +44,7 @@ static const char *command_of(pid_t pid, char *buf, size_t size)
 
 static int print_result(const struct session *session, const struct acquire_result *result)
 {
-	struct json json = { .comma = false };
+	struct json json = { .stream = stdout };
 
 	if (!session->options.json) {
 		puts(result->token);
@@ -196,7 +196,7 @@ static int read_token(const struct session *session, char token[static TOKEN_SIZ
 static void print_renewed(const struct session *session, const struct keeper_reply *reply)
 {
 	const int64_t lease_ms = reply->lease_ms;
-	struct json json = { .comma = false };
+	struct json json = { .stream = stdout };
 	char text[DURATION_TEXT_SIZE];
 
 	if (!session->options.json) {

@@ -124,7 +124,7 @@ static void print_errors(const struct findings *findings)
 
 static void print_json(const struct findings *findings, const char *location, enum severity worst)
 {
-	struct json json = { .comma = false };
+	struct json json = { .stream = stdout };
 
 	json_open(&json, NULL, '{');
 	json_text(&json, "backend", location);
@@ -149,9 +149,8 @@ int command_check(struct session *session, struct error *err)
 {
 	struct findings findings = { 0 };
 	enum severity worst = FINDING_OK;
-	char location[URI_LOCATION_SIZE];
+	const char *location = session->settings.location;
 
-	settings_location(&session->options, location);
 	findings_add(&findings, FINDING_OK, "backend", NULL, "%.230s", location);
 	if (session_connect(session, err) ||
 	    (session->backend->ops->check &&
@@ -192,10 +191,9 @@ static int print_plan(struct session *session, const char *location, struct erro
 
 int command_setup(struct session *session, struct error *err)
 {
-	char location[URI_LOCATION_SIZE];
+	const char *location = session->settings.location;
 	int64_t ignored_us;
 
-	settings_location(&session->options, location);
 	if (session_connect(session, err))
 		return -1;
 	if (session->options.dry_run)

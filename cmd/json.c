@@ -11,11 +11,6 @@
 #include "base/text.h"
 #include "lock/holder.h"
 
-static FILE *get_stream(const struct json *json)
-{
-	return json->stream ? json->stream : stdout;
-}
-
 static void put_string(FILE *to, const char *text)
 {
 	bool control;
@@ -41,24 +36,24 @@ static void put_string(FILE *to, const char *text)
 static void put_name(struct json *json, const char *name)
 {
 	if (json->comma)
-		putc(',', get_stream(json));
+		putc(',', json->stream);
 	json->comma = true;
 	if (!name)
 		return;
-	put_string(get_stream(json), name);
-	putc(':', get_stream(json));
+	put_string(json->stream, name);
+	putc(':', json->stream);
 }
 
 void json_open(struct json *json, const char *name, char bracket)
 {
 	put_name(json, name);
-	putc(bracket, get_stream(json));
+	putc(bracket, json->stream);
 	json->comma = false;
 }
 
 void json_close(struct json *json, char bracket)
 {
-	putc(bracket, get_stream(json));
+	putc(bracket, json->stream);
 	json->comma = true;
 }
 
@@ -66,15 +61,15 @@ void json_text(struct json *json, const char *name, const char *text)
 {
 	put_name(json, name);
 	if (text && text[0])
-		put_string(get_stream(json), text);
+		put_string(json->stream, text);
 	else
-		fputs("null", get_stream(json));
+		fputs("null", json->stream);
 }
 
 void json_number(struct json *json, const char *name, int64_t number)
 {
 	put_name(json, name);
-	fprintf(get_stream(json), "%" PRId64, number);
+	fprintf(json->stream, "%" PRId64, number);
 }
 
 void json_maybe(struct json *json, const char *name, int64_t number)
@@ -88,7 +83,7 @@ void json_maybe(struct json *json, const char *name, int64_t number)
 void json_bool(struct json *json, const char *name, bool value)
 {
 	put_name(json, name);
-	fputs(value ? "true" : "false", get_stream(json));
+	fputs(value ? "true" : "false", json->stream);
 }
 
 void json_time(struct json *json, const char *name, int64_t wall_ms)

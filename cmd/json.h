@@ -8,9 +8,9 @@
 
 struct holder;
 
-/* Starts out zeroed. */
+/* Starts out with its stream alone. */
 struct json {
-	FILE *stream;		/* where it goes; NULL: stdout */
+	FILE *stream;
 	bool comma;		/* the next member or element needs a comma before it */
 };
 

@@ -22,7 +22,6 @@
 #include "base/text.h"
 #include "json.h"
 #include "options.h"
-#include "settings.h"
 
 #define TICK_MS 1000
 /* A CI system ends a job that prints nothing for some minutes. */
@@ -33,7 +32,7 @@ static struct {
 	bool json, syslog;
 	int verbosity;
 	const char *name;		/* of the lock; NULL: not known yet */
-	char location[URI_LOCATION_SIZE];	/* of the lock */
+	const char *location;		/* of the lock */
 	bool live;			/* stderr is a terminal: show the live line while waiting */
 	bool line_shown;
 	char last_holder[HOLDER_DESCRIPTION_SIZE];	/* the last one that -v has printed, */
@@ -236,11 +235,11 @@ void log_begin(const struct options *options)
 	lines.live = lines.verbosity >= 0 && !lines.json && print_is_screen(STDERR_FILENO);
 }
 
-void log_about(const struct options *options, bool syslog)
+void log_about(const char *name, const char *location, bool syslog)
 {
-	lines.name = options->run.name;
+	lines.name = name;
+	lines.location = location;
 	lines.syslog = syslog;
-	settings_location(options, lines.location);
 }
 
 /* ---- stdout ---- */

@@ -29,8 +29,8 @@ struct log_line {
 /* Obey --log, --syslog, -q and -v. */
 void log_begin(const struct options *options);
 
-/* Name the lock of options->run in all further lines. syslog: send them there, too. */
-void log_about(const struct options *options, bool syslog);
+/* Name this lock at location in all further lines. syslog: send them there, too. */
+void log_about(const char *name, const char *location, bool syslog);
 
 /* Print a line, in place of the live line if there is one. */
 void log_line(const struct log_line *line);

@@ -38,7 +38,7 @@ void session_choose(struct session *session, const char *name)
 	backend_close(session->backend);
 	session->backend = NULL;
 	session->name = session->options.run.name = name;
-	log_about(&session->options, false);
+	log_about(name, session->settings.location, false);
 }
 
 int session_view(struct session *session, int *unread, struct error *err)
@@ -134,7 +134,6 @@ void session_hide_token(const struct session *session)
 static int work_apart(struct session *session, struct error *err)
 {
 	const pid_t parent = getpid(), pid = fork();
-	char location[URI_LOCATION_SIZE];
 	int end;
 
 	if (pid < 0) {
@@ -153,7 +152,7 @@ static int work_apart(struct session *session, struct error *err)
 	if (WIFEXITED(end))
 		return WEXITSTATUS(end);
 	error_set(err, ERROR_UNAVAILABLE, 0, "%s: the client library crashed (signal %d) on the "
-		  "server's answer", settings_location(&session->options, location), WTERMSIG(end));
+		  "server's answer", session->settings.location, WTERMSIG(end));
 	return log_fail(err);
 }
 
@@ -164,7 +163,7 @@ int session_begin(struct session *session, struct error *err)
 	session->options.run.name = session->name;
 	if (settings_load(&session->settings, &session->options, err))
 		return -1;
-	log_about(&session->options, holds && session->settings.syslog);
+	log_about(session->name, session->settings.location, holds && session->settings.syslog);
 	if (session->settings.warning[0])
 		log_print(LEVEL_WARNING, "%s", session->settings.warning);
 	return 0;

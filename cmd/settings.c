@@ -204,6 +204,7 @@ int settings_load(struct settings *settings, struct options *options, struct err
 		return -1;
 	options->run.contain = options->contain ? options->contain > 0
 						: config_has(settings, "contain", "yes");
+	uri_location(&settings->uri, options->run.driver->port, settings->location);
 	settings->syslog = options->syslog || config_has(settings, "log", "syslog");
 	options_blank(options);
 	if (uri_load_passwords(&settings->uri, &exposed, err))
@@ -221,9 +222,4 @@ void settings_finish(struct settings *settings)
 	uri_finish(&settings->uri);
 	memory_free_secret(settings->absolute_uri);
 	config_finish(&settings->config);
-}
-
-const char *settings_location(const struct options *options, char buf[static URI_LOCATION_SIZE])
-{
-	return uri_location(options->run.uri, options->run.driver->port, buf);
 }

@@ -22,6 +22,7 @@ struct settings {
 	char *absolute_uri;	/* the text of uri, with the password */
 	struct uri uri;		/* parsed, password-file loaded */
 	int64_t asked_ttl_ms;	/* by -t; 0: an existing hold keeps its own TTL */
+	char location[URI_LOCATION_SIZE];	/* where the locks are: see uri_location() */
 	bool syslog;		/* messages of run and acquire go to the log of the system, too */
 	struct error unreadable;	/* why a configuration file could not be read */
 	char warning[400];	/* "", or that other users can read a password */
@@ -33,6 +34,3 @@ struct settings {
  */
 int settings_load(struct settings *settings, struct options *options, struct error *err);
 void settings_finish(struct settings *settings);
-
-/* Write where the locks of options->run are: see uri_location(). Returns buf. */
-const char *settings_location(const struct options *options, char buf[static URI_LOCATION_SIZE]);

@@ -97,7 +97,7 @@ static void json_mode(struct json *json, enum hold_mode mode, int slots)
 
 static void json_lock(const char *name, const char *location, const struct lock_view *view)
 {
-	struct json json = { .comma = false };
+	struct json json = { .stream = stdout };
 	int64_t now = clock_wall_ms();
 
 	json_open(&json, NULL, '{');
@@ -163,11 +163,10 @@ static void show_locks(const struct session *session)
 {
 	const struct options *options = &session->options;
 	const struct locks *locks = &session->locks;
-	char location[URI_LOCATION_SIZE];
+	const char *location = session->settings.location;
 	bool header = false;
 	int width = 4;
 
-	settings_location(options, location);
 	if (options->prometheus)
 		metrics_print_locks(location, locks);
 	for (size_t i = 0; i < locks->names.count; i++)
@@ -207,19 +206,18 @@ static int show_once(struct session *session, bool *reported, struct error *err)
 {
 	const struct options *options = &session->options;
 	const bool for_people = !options->json && !options->prometheus;
-	char location[URI_LOCATION_SIZE];
+	const char *location = session->settings.location;
 	int unread = 0;
 	bool none;
 
 	/* Not in a table that a program reads. */
 	if (isatty(STDOUT_FILENO) && options->verbosity >= 0 && for_people)
-		print_line(stdout, "on %s", settings_location(options, location));
+		print_line(stdout, "on %s", location);
 	if (list_locks(session, err))
 		return -1;
 	none = !session->locks.names.count;
 	if (none && !*reported && !options->prometheus)
-		log_print(LEVEL_WARNING, "no locks are held on %s",
-			  settings_location(options, location));
+		log_print(LEVEL_WARNING, "no locks are held on %s", location);
 	*reported = none;
 	session_view(session, &unread, err);
 	session_choose(session, NULL);

@@ -48,11 +48,11 @@ static int64_t next_pause(const struct session *session, const struct lock_view 
 static void report_holder(const struct session *session, const struct lock_view *view)
 {
 	const struct hold_view *hold = lock_view_first(view);
-	char text[HOLDER_DESCRIPTION_SIZE], location[URI_LOCATION_SIZE];
+	char text[HOLDER_DESCRIPTION_SIZE];
 
 	log_print(LEVEL_WARNING, "%s (on %s)",
 		    holder_describe(&hold->holder, hold->age_ms, text, sizeof(text)),
-		    settings_location(&session->options, location));
+		    session->settings.location);
 }
 
 /*
