@@ -61,7 +61,6 @@ struct keeper {
 	struct child child;	/* events */
 	int hold_fd;		/* a copy of the grant's, once held; -1: none */
 	bool ends;		/* after a release, without an order, or as a daemon on TERM */
-	bool keeps;		/* it stays for a minimum hold */
 };
 
 /* Return the event of an outcome: HELD, BUSY, LOST or FAILED. */

@@ -157,13 +157,12 @@ static void acquire_failed(struct keeping *k, bool in_line, int64_t *down_since_
 	if (!in_line || k->event.error.kind != ERROR_UNAVAILABLE ||
 	    now - *down_since_ms > (k->request.ttl_ms > PATIENCE_MS ? k->request.ttl_ms
 								    : PATIENCE_MS)) {
-		struct error why = k->event.error;
+		struct error ignored;
 
 		/* A request without a reply may have left an entry: remove it. */
 		k->backend->cancel_fd = -1;
 		if (atomic_load(&k->s->shared->engaged))
-			hold_release(k->backend, &k->request, &k->self, 0, 0, &k->event.error);
-		k->event.error = why;
+			hold_release(k->backend, &k->request, &k->self, 0, 0, &ignored);
 		keeping_exit(k, KEEPER_FAILED);
 	}
 	/* The same message is sent once. */

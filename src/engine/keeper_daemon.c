@@ -234,10 +234,9 @@ static void share_hold(struct keeping *k, struct keeper_reply *reply, int fd)
 void keeping_detach(struct keeping *k, struct grant *grant)
 {
 	if (listen_for_callers(k, &k->event.error) || start_watchdog(k)) {
-		struct error why = k->event.error;
+		struct error ignored;
 
-		hold_release(k->backend, &k->request, &k->self, 0, 0, &k->event.error);
-		k->event.error = why;
+		hold_release(k->backend, &k->request, &k->self, 0, 0, &ignored);
 		keeping_exit(k, KEEPER_FAILED);
 	}
 	umask(077);
