@@ -94,28 +94,23 @@ static char *list_holds(const char *text)
 	return longer;
 }
 
-char **environment_make(const char *name, const char token[static TOKEN_SIZE], int level,
-			const char *backend, char **fence_text)
+char **environment_make(const char *name, const char *token, int level, const char *backend,
+			char **fence_text)
 {
-	const char *values[HOLD_VARIABLES] = { name, NULL, backend, NULL, "" };
-	char text[TOKEN_TEXT_SIZE], *holds, **envp;
+	const char *values[HOLD_VARIABLES] = { name, NULL, backend, NULL, NULL };
+	char text[TOKEN_TEXT_SIZE], *holds = NULL, **envp;
 
-	token_write(token, level, text);
-	holds = list_holds(text);
-	values[1] = text;
-	values[3] = holds;
-	/* The fence is last, because its digits come later. */
+	if (token) {
+		token_write(token, level, text);
+		holds = list_holds(text);
+		values[1] = text;
+		values[3] = holds;
+		/* The fence is last, because its digits come later. */
+		values[4] = "";
+	}
 	envp = make_environment(values, fence_text);
 	free(holds);
 	return envp;
-}
-
-char **environment_make_without_hold(const char *name, const char *backend)
-{
-	const char *const values[HOLD_VARIABLES] = { name, NULL, backend, NULL, NULL };
-	char *last;
-
-	return make_environment(values, &last);
 }
 
 /* The fence of the hold that was found. */

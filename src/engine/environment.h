@@ -22,16 +22,13 @@ struct error;
  * DLOCK_FENCE, and DLOCK_OUTER with this hold and its outer ones: "TOKEN: TOKEN:FENCE ...", the
  * innermost one first. The caller writes the fence's digits (20 and a NUL fit) to *fence_text
  * later. Never freed.
+ *
+ * Without token, for a command that runs without the lock (--if-down run), with DLOCK_NAME and
+ * DLOCK_BACKEND alone. A script that starts itself under dlock still finds that it has, and does
+ * not use the hold of an outer run.
  */
-char **environment_make(const char *name, const char token[static TOKEN_SIZE], int level,
-			const char *backend, char **fence_text);
-
-/*
- * As environment_make(), for a command that runs without the lock (--if-down run): with DLOCK_NAME
- * and DLOCK_BACKEND alone. A script that starts itself under dlock still finds that it has, and
- * does not use the hold of an outer run.
- */
-char **environment_make_without_hold(const char *name, const char *backend);
+char **environment_make(const char *name, const char *token, int level, const char *backend,
+			char **fence_text);
 
 /*
  * Find a token of the lock name on backend (uri_identity()) in $DLOCK_TOKEN and $DLOCK_OUTER. Sets

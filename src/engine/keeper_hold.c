@@ -185,13 +185,25 @@ void keeping_view(struct keeping *k)
 	lock_view_finish(&view);
 }
 
+/* Release, or retain for keep_ms if that is not 0. */
+static enum outcome try_release(struct keeping *k, int64_t keep_ms, int64_t lease_end_ms,
+				struct error *err)
+{
+	struct grant grant = { 0 };
+
+	if (!k->backend->session || keep_ms <= 0)
+		return hold_release(k->backend, &k->request, &k->self, keep_ms, lease_end_ms, err);
+	/* The hold lives with this process, and its record says that it is only retained. */
+	keeping_change_text(k);
+	return keeping_renew_once(k, &grant, err);
+}
+
 /* The pause before the success of --once-per is stored again. */
 #define STORE_AGAIN_MS 200
 
 enum outcome keeping_release_once(struct keeping *k, int64_t *keep_ms, struct error *err)
 {
 	const int64_t lease_end_ms = shared_lease(k->s->shared).end_ms;
-	struct grant grant = { 0 };
 	enum outcome outcome;
 
 	*keep_ms = retained_for(k);
@@ -199,19 +211,13 @@ enum outcome keeping_release_once(struct keeping *k, int64_t *keep_ms, struct er
 		k->self.kept_ms = clock_wall_ms() + *keep_ms;
 	if (*keep_ms > 0 && k->s->run->once_ms)
 		k->self.done_ms = clock_wall_ms();
-	if (k->backend->session && *keep_ms > 0) {
-		/* The record says that the hold, which lives with this process, is retained. */
-		keeping_change_text(k);
-		return keeping_renew_once(k, &grant, err);
-	}
-	outcome = hold_release(k->backend, &k->request, &k->self, *keep_ms, lease_end_ms, err);
+	outcome = try_release(k, *keep_ms, lease_end_ms, err);
 	/* Otherwise another host would do again what is done. */
 	while (outcome == OUTCOME_ERROR && err->kind == ERROR_UNAVAILABLE && k->self.done_ms &&
 	       clock_boot_ms() + STORE_AGAIN_MS < lease_end_ms) {
 		poll(NULL, 0, STORE_AGAIN_MS);
 		*keep_ms = retained_for(k);
-		outcome = hold_release(k->backend, &k->request, &k->self, *keep_ms, lease_end_ms,
-				       err);
+		outcome = try_release(k, *keep_ms, lease_end_ms, err);
 	}
 	return outcome;
 }

@@ -289,11 +289,12 @@ static void prepare_guard(struct supervisor *s)
 {
 	/* The descriptors of an outer hold are not this run's to free. */
 	const bool local = s->run->driver->local && !s->joined;
+	char *nowhere;
 
 	s->envp = environment_make(s->run->name, s->token, s->level, s->run->uri_text,
 				   &s->fence_text);
 	if (s->run->run_if_down)
-		s->bare_envp = environment_make_without_hold(s->run->name, s->run->uri_text);
+		s->bare_envp = environment_make(s->run->name, NULL, 0, s->run->uri_text, &nowhere);
 	terminal_open(&s->terminal);
 	/* The supervisor's release reports the result. */
 	s->unlocks = local && s->run->mode == HOLD_EXCLUSIVE && !s->run->min_hold_ms &&

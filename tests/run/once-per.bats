@@ -144,6 +144,18 @@ over() {
 	rcli del "dlock:$LOCK"
 }
 
+@test "a hold that lives with a session, and the server hangs at the mark: the success counts" {
+	private_zookeeper
+	succeed -b "$P_URI?timeout=300ms"
+	another -b "$P_URI"
+	kill -STOP "$P_PID"
+	mark
+	pause 1
+	kill -CONT "$P_PID"
+	marked -b "$P_URI"
+	over -b "$P_URI"
+}
+
 @test "the server is gone for good: dlock reports that the success could not be stored" {
 	private_redis
 	succeed -b "$P_URI" -t 2s
