@@ -309,6 +309,7 @@ static void take_answer(const struct redis_client *client, struct redis_server *
 	if (!server->reply || server->reply->type != REDIS_REPLY_ERROR)
 		return;
 	server->state = SERVER_FAILED;
+	server->sent = redis_is_torn(server->reply->str);
 	redis_refusal(&server->address, server->reply->str, &server->error);
 	if (!call->what || server->as_text || strncmp(server->reply->str, "NOSCRIPT", 8) != 0)
 		return;
@@ -473,11 +474,7 @@ int redis_round(struct redis_client *client, const struct redis_call *call, stru
 		if (client->servers[i].state == SERVER_ASKED)
 			leave_server(client, &client->servers[i], call);
 	fail_duplicates(client);
-	if (goes_on)
-		return 0;
-	return error_set(err, ERROR_CANCELLED, 0, "%s%scancelled",
-			 client->count == 1 ? client->servers[0].address.label : "",
-			 client->count == 1 ? ": " : "");
+	return goes_on ? 0 : error_set(err, ERROR_CANCELLED, 0, "cancelled");
 }
 
 /*

@@ -91,7 +91,7 @@ struct redis_server {
 	bool resent;			/* sent twice, because the connection broke */
 	int tries;			/* connections made in this round */
 	bool as_text;			/* the request has the text of its script */
-	bool sent;			/* the request, over the present connection */
+	bool sent;			/* the request, over the present connection; not refused */
 	bool woken;			/* a message was received since the last try */
 };
 

@@ -369,14 +369,6 @@ static bool continue_call(struct redis_client *client, int64_t pause_ms, struct 
 	return false;
 }
 
-/* May the request have been carried out, or a part of it? */
-static bool maybe_done(const struct redis_server *server)
-{
-	if (server->reply && server->reply->type == REDIS_REPLY_ERROR)
-		return redis_is_torn(server->reply->str);
-	return !server->main.replica;
-}
-
 static int ask_routed(struct redis_client *client, const struct redis_call *call, struct error *err)
 {
 	const struct backend *base = &client->base;
@@ -398,7 +390,7 @@ static int ask_routed(struct redis_client *client, const struct redis_call *call
 		pause_ms = try_there(client, call, err);
 		if (pause_ms == REDIS_ROUTE_ENDS)
 			break;
-		if (maybe_done(server))
+		if (redis_may_have_done(server) && !server->main.replica)
 			done_at = server->address.at;
 		redis_conn_close(&server->main);
 	} while (continue_call(client, pause_ms, err));
