@@ -125,7 +125,8 @@ check-newest:
 
 check-deb:
 	$(Q)tests/packages $(PACKAGES) test
-	$(Q)TEST_SECONDS=900 SUITE_SECONDS=3600 tests/check tests/debian/packages.bats
+	$(Q)$(MAKE) --no-print-directory all test-programs
+	$(Q)BUILD="$(BUILD_DIR)" TEST_SECONDS=900 SUITE_SECONDS=3600 tests/check tests/debian/packages.bats
 
 torture:
 	$(Q)tests/packages $(PACKAGES) test
