@@ -206,7 +206,8 @@ refused() {
 	for node in $(zn ls "$NODE"); do
 		zn protect "$NODE/$node" rwcda digest:eve:0123456789abcdefghijklmnopq=
 	done
-	zn expire "$session"
+	# The check that is due each 5 s may have ended it.
+	zn expire "$session" || wait_until 5 ended "$waiter"
 	zn protect "$NODE" rwcda digest:eve:0123456789abcdefghijklmnopq=
 	kill -TERM "$COMMAND"
 	join "$waiter" 15
