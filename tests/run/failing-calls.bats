@@ -91,7 +91,8 @@ one() {
 	cd "$dir" || return
 	"$@" || code=$?
 	has_reason "$call" "$code" || echo "${backend%%:*} $*: status $code: $(<err)"
-	wait_until "$seconds" is_free || echo "${backend%%:*} $*: the lock is left"
+	wait_until "$seconds" is_free ||
+		echo "${backend%%:*} $*: the lock is left: $("$DLOCK" status -v "$LOCK" 2>&1)"
 	# It is empty if the command was ended in between.
 	if [[ -s seen ]] && [[ $(<seen) != 124 ]]; then
 		echo "${backend%%:*} $*: the command saw: $(tr '\n' ' ' <seen)"
