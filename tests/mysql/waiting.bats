@@ -144,7 +144,7 @@ end_sql() {
 	echo "COMMIT; SELECT 'ended';" >&9
 	exec 9>&-
 	wait_until 5 grep -q ended "$T/sql.out"
-	rm "$T/sql"
+	rm "$T/sql" "$T/sql.out"
 }
 
 @test "requests of others that take long are not a server that hangs" {
