@@ -42,7 +42,7 @@ static void take_route_apart(const redisReply *reply)
 
 static void take_apart(redisReply *reply)
 {
-	static const char prefix[] = "dlock:";
+	static char prefixes[2][8] = { "", "dlock:" };
 	struct redis_server server = { .found_count = 0 };
 	struct redis_client client = { .count = 1, .servers = &server };
 	const struct request request = { .name = "n", .token = "t", .slots = 3 };
@@ -61,10 +61,9 @@ static void take_apart(redisReply *reply)
 		INVARIANT(rows.rows[i].text && strlen(rows.rows[i].id) < ROW_ID_SIZE);
 	if (reply->type == REDIS_REPLY_ARRAY)
 		for (size_t i = 0; i < reply->elements; i++)
-			if (redis_is_text(reply->element[i])) {
-				list_key(prefix, reply->element[i], &rows.names);
-				list_redisson_key(prefix, reply->element[i],
-						  &rows.names);
+			for (int j = 0; j < 2 && redis_is_text(reply->element[i]); j++) {
+				client.prefix = prefixes[j];
+				list_key(&client, reply->element[i], &rows.names);
 			}
 	rows_finish(&rows);
 	if (reply->type == REDIS_REPLY_ERROR) {
@@ -84,7 +83,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	INVARIANT(!socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, ends));
 	/* What is too large for the socket is cut. */
 	INVARIANT(!size || write(ends[1], data, size) > 0);
-	close(ends[1]);
 	redis_conn_begin(&conn, ends[0], false);
 	while (redis_conn_step(&conn, true, &reply, &err) > 0) {
 		take_apart(reply);
@@ -93,5 +91,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		reply = NULL;
 	}
 	redis_conn_close(&conn);
+	close(ends[1]);
 	return 0;
 }
