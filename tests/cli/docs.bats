@@ -680,7 +680,7 @@ status_counts() {
 	# the same words, of the same length where that is fixed
 	while read -r line; do
 		has_line "$LOCKS/$LOCK.lock" "^$(sed -E 's/[0-9]{20}/[0-9]{20}/
-			s/ [0-9a-f]{32} x [0-9]+ / [0-9a-f]{32} x [0-9]+ .*/
+			s/ Ar ID No x [0-9]+ [0-9]+ / [0-9a-f]{64} x [0-9]+ [0-9]+ .*/
 			s/=[^&]*/=[^\&]+/g' <<<"$line")" || fail "not so: $line: $(<"$LOCKS/$LOCK.lock")"
 	done <shown
 	"$DLOCK" release "$LOCK" "$token"
