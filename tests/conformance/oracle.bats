@@ -2,8 +2,8 @@
 # shellcheck shell=bash
 #
 # Each backend has the same outcomes and rows as the backend in memory, in random sequences of calls
-# (tests/conformance/memory/oracle.c). ORACLE_SEQUENCES is how many for each backend, by default 150,
-# and 500 with LONG, and ORACLE_SEED the first.
+# (tests/conformance/memory/oracle.c). ORACLE_SEQUENCES is how many for each backend, by default 500,
+# and 700 with LONG; ORACLE_SEED is the first.
 
 load ../lib/helpers
 # shellcheck source=tests/lib/services/memory.bash
@@ -14,8 +14,7 @@ source "$TOP/tests/lib/services/mysql.bash"
 source "$TOP/tests/redlock/redlock.bash"
 
 setup_file() {
-	export ORACLE_SEQUENCES=${ORACLE_SEQUENCES:-${LONG:+500}}
-	export ORACLE_SEQUENCES=${ORACLE_SEQUENCES:-150}
+	[[ -z ${LONG-} ]] || export ORACLE_SEQUENCES=${ORACLE_SEQUENCES:-700}
 	memory_for_file
 	export MYSQL_DIR=$BATS_FILE_TMPDIR/mysql
 	mysql_start "$MYSQL_DIR"
