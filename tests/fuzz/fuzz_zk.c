@@ -22,17 +22,17 @@ static void name_of_node(const char *name, struct zk_entry *entries, size_t *cou
 	}
 }
 
-static void data_of_node(const char *text, size_t length)
+static void data_of_node(const char *text)
 {
 	char again[ZK_RECORD_SIZE];
 	struct zk_record record, same;
 
-	zk_record_read(&record, text, length, "01234567-89ab-cdef-0123-456789abcdef");
+	zk_record_read(&record, text, "01234567-89ab-cdef-0123-456789abcdef");
 	INVARIANT(record.taken_ms >= 0);
 	if (record.state == ZK_FOREIGN)
 		return;
 	zk_record_write(again, NULL, record.state, record.taken_ms, "");
-	zk_record_read(&same, again, strlen(again), "");
+	zk_record_read(&same, again, "");
 	INVARIANT(same.state == record.state && same.taken_ms == record.taken_ms);
 }
 
@@ -55,7 +55,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 
 	while ((line = strsep(&rest, "\n"))) {
 		name_of_node(line, entries, &count);
-		data_of_node(line, strlen(line));
+		data_of_node(line);
 		part_of_path(line);
 	}
 	zk_entries_sort(entries, count);

@@ -211,7 +211,8 @@ static void test_lines(void)
 static void test_record(void)
 {
 	static const char *const rubbish[] = {
-		"", "&", "=", "&&&=&", "state", "state=", "state=heldx", "state=hel", "taken=0",
+		"", "&", "=", "&&&=&", "state", "state=", "state=heldx&taken=0", "state=hel&taken=0&",
+		"state=held&taken=", "state=held&taken=x", "taken=0&state=held&", "taken=0",
 		"taken=-1", "taken=99999999999999999999", "taken=x", "127.0.0.1", "uuid=",
 		"host=web2&user=root&cmd=backup&pid=4312", "since=1e3",
 	};
@@ -221,7 +222,7 @@ static void test_record(void)
 	unit_case("record");
 	for (int state = ZK_NEW; state <= ZK_HELD; state++) {
 		zk_record_write(data, NULL, (enum zk_state)state, 1795232714787, "host=web2");
-		zk_record_read(&record, data, strlen(data), U);
+		zk_record_read(&record, data, U);
 		CHECK_INT(record.state, state);
 		CHECK_INT(record.taken_ms, 1795232714787);
 		CHECK(!record.mine);
@@ -232,14 +233,14 @@ static void test_record(void)
 	longest[sizeof(longest) - 1] = '\0';
 	zk_record_write(data, U, ZK_WAITING, INT64_MAX, longest);
 	CHECK(strstr(data, longest));
-	zk_record_read(&record, data, strlen(data), U);
+	zk_record_read(&record, data, U);
 	CHECK(record.mine);
 	CHECK_INT(record.taken_ms, INT64_MAX);
-	zk_record_read(&record, data, strlen(data), "ffffffff-89ab-cdef-0123-456789abcdef");
+	zk_record_read(&record, data, "ffffffff-89ab-cdef-0123-456789abcdef");
 	CHECK(!record.mine);
 	for (size_t i = 0; i < ARRAY_SIZE(rubbish); i++) {
 		unit_case("record '%s'", rubbish[i]);
-		zk_record_read(&record, rubbish[i], strlen(rubbish[i]), U);
+		zk_record_read(&record, rubbish[i], U);
 		CHECK_INT(record.state, ZK_FOREIGN);
 		CHECK_INT(record.taken_ms, 0);
 		CHECK(!record.mine);

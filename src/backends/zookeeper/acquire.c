@@ -333,7 +333,7 @@ static int check_suspect(struct zk_backend *zk, struct error *err)
 	}
 	if (rc != ZOK)
 		return zk_call_error(&zk->conn, rc, "read", own->directory, err);
-	zk_record_read(&record, data->text, data->length, "");
+	zk_record_read(&record, data->text, "");
 	zk_entry_parse(&entry, own->suspect);
 	own->suspect_holds |= record.state != ZK_WAITING &&
 			      (record.state != ZK_NEW ||

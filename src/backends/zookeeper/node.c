@@ -56,7 +56,7 @@ static enum outcome take_replies(struct zk_backend *zk, int rc, const struct zk_
 		zk_call_error(&zk->conn, data->rc, "read", own->directory, err);
 		return OUTCOME_ERROR;
 	}
-	zk_record_read(&record, data->text, data->length, own->uuid);
+	zk_record_read(&record, data->text, own->uuid);
 	/* An earlier request, whose reply was lost, may have made it. */
 	if (record.mine && data->stat.ephemeralOwner == zk_conn_session(&zk->conn))
 		return begin_hold(zk, &data->stat, grant);

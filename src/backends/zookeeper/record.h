@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * The data that dlock stores in an entry of the queue, or in the node of strategy node:
- * "uuid=…&state=held&taken=…&" and the holder record. Only strategy node writes uuid, because its
+ * "state=held&taken=…&uuid=…&" and the holder record. Only strategy node writes uuid, because its
  * node's name has none. taken is when a waiter began to hold, in ms since the epoch by its host's
- * clock; 0 or absent: when the node was made. No I/O.
+ * clock; 0: when the node was made. No I/O.
  */
 #pragma once
 
@@ -37,5 +37,5 @@ struct zk_record {
 void zk_record_write(char data[static ZK_RECORD_SIZE], const char *uuid, enum zk_state state,
 		     int64_t taken_ms, const char *text);
 
-/* Read data, which is not trusted: an invalid value counts as absent. */
-void zk_record_read(struct zk_record *record, const char *data, size_t length, const char *uuid);
+/* Read data, which is not trusted. NULL counts as empty. */
+void zk_record_read(struct zk_record *record, const char *data, const char *uuid);

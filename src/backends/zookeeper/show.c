@@ -78,15 +78,8 @@ static int64_t age_of(int64_t since_ms)
 	return !since_ms ? -1 : age_ms < 0 ? 0 : age_ms;
 }
 
-/* Has this entry that uuid? The node of strategy node has it in its data. */
-static bool is_mine(const struct zk_entry *entry, const struct zk_record *record, const char *uuid)
-{
-	return entry->name[0] ? zk_entry_has_uuid(entry, uuid) : record->mine;
-}
-
-/* Add an entry that waits, with waiters, or else one that holds. */
 static void add_row(struct rows *rows, const struct zk_entry *entry, const char *uuid,
-		    bool unblocked, bool waiters)
+		    bool unblocked)
 {
 	static const struct Stat no_stat;
 	const struct zk_call *data = entry->data;
@@ -96,12 +89,10 @@ static void add_row(struct rows *rows, const struct zk_entry *entry, const char 
 	struct row *row;
 
 	if (data)
-		zk_record_read(&record, data->text, data->length, uuid);
-	if (waiters == (unblocked && record.state != ZK_WAITING))
-		return;
+		zk_record_read(&record, data->text, uuid);
 	row = add_text(rows, entry, record.state);
-	row->mine = is_mine(entry, &record, uuid);
-	row->holds = !waiters;
+	row->mine = record.mine || zk_entry_has_uuid(entry, uuid);
+	row->holds = unblocked && record.state != ZK_WAITING;
 	row->mode = entry->mode;
 	row->slots = entry->slots;
 	row->age_ms = age_of(row->holds && record.taken_ms ? record.taken_ms : stat->ctime);
@@ -112,19 +103,6 @@ static void add_row(struct rows *rows, const struct zk_entry *entry, const char 
 		snprintf(row->id, sizeof(row->id), "%.*s", ZK_UUID_SIZE - 1, own);
 	else if (data)
 		snprintf(row->id, sizeof(row->id), "%" PRIx64, (uint64_t)stat->czxid);
-}
-
-/* Add the holds first: in the queue, a waiter that could hold may be before one. */
-static void add_rows(struct rows *rows, const struct zk_queue *queue, const char *token)
-{
-	char uuid[ZK_UUID_SIZE] = "";
-
-	if (token[0])
-		zk_uuid(token, uuid);
-	for (int waiters = 0; waiters < 2; waiters++)
-		for (ptrdiff_t i = 0; i < queue->count; i++)
-			add_row(rows, &queue->entries[i], uuid,
-				zk_entries_blocker(queue->entries, i) < 0, waiters);
 }
 
 /*
@@ -153,11 +131,15 @@ static bool scan_names(const struct zk_call *names, const char *where, struct na
 static int show_lock(struct zk_backend *zk, const struct request *request, struct rows *rows,
 		     struct error *err)
 {
+	char uuid[ZK_UUID_SIZE] = "";
 	struct zk_queue queue;
 
 	if (read_lock(zk, request->name, &queue, err))
 		return -1;
-	add_rows(rows, &queue, request->token);
+	if (request->token[0])
+		zk_uuid(request->token, uuid);
+	for (ptrdiff_t i = 0; i < queue.count; i++)
+		add_row(rows, &queue.entries[i], uuid, zk_entries_blocker(queue.entries, i) < 0);
 	scan_names(queue.names, "", &rows->ignored);
 	return 0;
 }
@@ -244,8 +226,9 @@ static enum outcome remove_once(struct zk_backend *zk, const char *name, const c
 		const struct zk_entry *entry = &queue.entries[i];
 		const struct zk_call *data = entry->data;
 
-		zk_record_read(&record, data->text, data->length, uuid ? uuid : "");
-		if (uuid ? !is_mine(entry, &record, uuid) : (uint64_t)entry->czxid != czxid)
+		zk_record_read(&record, data->text, uuid ? uuid : "");
+		if (uuid ? !record.mine && !zk_entry_has_uuid(entry, uuid)
+			 : (uint64_t)entry->czxid != czxid)
 			continue;
 		zk_queue_pair(queue.directory, entry, record.state != ZK_FOREIGN, &pair);
 		/* With strategy node a later node has this path. Its version may differ. */
