@@ -127,8 +127,8 @@ static void schedule_check(struct zk_backend *zk)
 	struct zk_own *own = &zk->own;
 	const int64_t now = clock_boot_ms();
 	const int64_t pause_ms = hold_retry_at(-1, false, false) - now;
-	const int64_t factor = own->ahead / FAR < 1 ? 1 : own->ahead / FAR > FAR_MOST ? FAR_MOST
-			       : own->ahead / FAR;
+	const int64_t far = own->waiting / FAR;
+	const int64_t factor = far < 1 ? 1 : far > FAR_MOST ? FAR_MOST : far;
 
 	own->check_ms = now + clock_earlier(pause_ms, zk->conn.ttl_ms / 4) * factor;
 	if (!own->suspect_holds && own->waiting < NEAR)
@@ -164,7 +164,6 @@ static void record_queue(struct zk_own *own, const struct zk_entry *entries, ptr
 	if (!own->was_read && next)
 		own->last_free = entries[next - 1].number;
 	own->was_read = true;
-	own->ahead = me;
 	own->waiting = me - next;
 	own->blocked = nearest >= 0;
 	own->slot = entries[me].mode == HOLD_SLOT;

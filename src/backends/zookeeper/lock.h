@@ -44,8 +44,7 @@ struct zk_own {
 	/* from the last reading of the queue */
 	bool blocked;			/* an entry before ours blocks it */
 	bool slot;			/* ours is a slot: the end of any slot may let it in */
-	ptrdiff_t ahead;		/* how many entries are before ours */
-	ptrdiff_t waiting;		/* how many of them cannot hold */
+	ptrdiff_t waiting;		/* how many entries before ours cannot hold */
 	int other_slots;		/* slots of an entry before ours that disagrees; or 0 */
 	bool was_read;			/* the queue, since this entry was made */
 	int32_t last_free;		/* by it: the last one before ours that could hold */
