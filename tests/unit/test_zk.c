@@ -211,7 +211,8 @@ static void test_lines(void)
 static void test_record(void)
 {
 	static const char *const rubbish[] = {
-		"", "&", "=", "&&&=&", "state", "state=", "state=heldx&taken=0", "state=hel&taken=0&",
+		"", "&", "=", "&&&=&", "state", "state=", "state=heldx&taken=0",
+		"state=hel&taken=0&",
 		"state=held&taken=", "state=held&taken=x", "taken=0&state=held&", "taken=0",
 		"taken=-1", "taken=99999999999999999999", "taken=x", "127.0.0.1", "uuid=",
 		"host=web2&user=root&cmd=backup&pid=4312", "since=1e3",

@@ -13,8 +13,8 @@ static const char *const states[] = {
 void zk_record_write(char data[static ZK_RECORD_SIZE], const char *uuid, enum zk_state state,
 		     int64_t taken_ms, const char *text)
 {
-	snprintf(data, ZK_RECORD_SIZE, "state=%s&taken=%" PRId64 "&%s%s%s%s", states[state], taken_ms,
-		 uuid ? "uuid=" : "", uuid ? uuid : "", uuid ? "&" : "", text);
+	snprintf(data, ZK_RECORD_SIZE, "state=%s&taken=%" PRId64 "&%s%s%s%s", states[state],
+		 taken_ms, uuid ? "uuid=" : "", uuid ? uuid : "", uuid ? "&" : "", text);
 }
 
 void zk_record_read(struct zk_record *record, const char *data, const char *uuid)
