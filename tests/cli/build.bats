@@ -2,8 +2,9 @@
 # shellcheck shell=bash
 #
 # How dlock is built: with any part left out, with flags that change, in any directory, without
-# git, and with a library that is missing or lacks something. Each test builds in a directory of
-# its own, without optimization, which is faster. Those with the tag "long" are for .ci/run.
+# git, and with a library that is missing or lacks something. All build in one directory, where make
+# makes again what must not stay, and without optimization, which is faster. Those with the tag
+# "long" are for .ci/run.
 
 load ../lib/helpers
 
@@ -13,11 +14,14 @@ prepare() {
 	unset CC CPPFLAGS CFLAGS LDFLAGS PREFIX LIBDIR BINDIR DESTDIR SHARED
 	unset WITH_REDIS WITH_TLS WITH_ZOOKEEPER WITH_MYSQL
 	NOTHING=(WITH_REDIS=no WITH_ZOOKEEPER=no WITH_MYSQL=no)
+	BUILT=$BATS_FILE_TMPDIR/built
+	mkdir -p "$BUILT"
+	ln -s "$BUILT" built
 }
 
 # build ARG...: in $TOP, into ./built
 build() {
-	make -s -C "$TOP" BUILD="$T/built" CFLAGS='-O0 -Wno-cpp -Werror' "$@"
+	make -s -C "$TOP" BUILD="$BUILT" CFLAGS='-O0 -Wno-cpp -Werror' "$@"
 }
 
 # copy DIR: the sources, without what has been built
@@ -95,7 +99,7 @@ without() {
 
 @test "make demo shows a lock, and leaves nothing outside of the build" {
 	run -0 build "${NOTHING[@]}" demo
-	matches "$output" "on file:$T/built/demo"
+	matches "$output" "on file:$BUILT/demo"
 	matches "$output" 'I hold the lock demo, fence [0-9]+'
 }
 
@@ -108,7 +112,7 @@ without() {
 	build "${NOTHING[@]}" LDFLAGS=-Wl,-O1
 	equal "$(stat -c %y built/cmd/main.o)" "${before%%$'\n'*}"
 	not equal "$(stat -c %y built/dlock)" "${before#*$'\n'}"
-	build "${NOTHING[@]}" CPPFLAGS=-DNOBODY_ASKS
+	build "${NOTHING[@]}" CPPFLAGS=-DNOBODY_ASKS "$BUILT/cmd/main.o"
 	not equal "$(stat -c %y built/cmd/main.o)" "${before%%$'\n'*}"
 }
 
@@ -141,7 +145,7 @@ without() {
 }
 
 @test "a module that does not load fails the build, with its name" {
-	run -2 build MYSQL_LIBS= WITH_ZOOKEEPER=no
+	run -2 build MYSQL_LIBS= WITH_REDIS=no WITH_ZOOKEEPER=no
 	matches "$output" 'mysql.*undefined symbol'
 }
 
@@ -173,7 +177,7 @@ without() {
 @test "make dist: a tarball that builds without git, and packs itself again" {
 	local version
 	version=$(sed -n 's/^#define DLOCK_VERSION "\(.*\)"$/\1/p' "$TOP/src/base/version.h")
-	make -s -C "$TOP" BUILD="$T/built" dist
+	build dist
 	mkdir unpacked
 	tar -C unpacked -xf "built/dlock-$version.tar.gz"
 	cd "unpacked/dlock-$version"
@@ -181,7 +185,7 @@ without() {
 	run -0 build/dlock version
 	equal "${lines[0]}" "dlock $version"
 	if [[ -e $TOP/.git ]]; then
-		cmp "build/dlock-$version.tar.gz" "$T/built/dlock-$version.tar.gz"
+		cmp "build/dlock-$version.tar.gz" "$BUILT/dlock-$version.tar.gz"
 	fi
 }
 
