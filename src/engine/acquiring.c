@@ -187,6 +187,7 @@ static enum acquired handle_acquiring(struct supervisor *s, const struct keeper_
 		store_wait(s, &event->wait);
 		break;
 	case KEEPER_REPLACED:
+		report_reachable(s);
 		result->wait.holder_known = result->replaced = true;
 		result->wait.holder = event->wait.holder;
 		result->wait.since_ms = 0;
