@@ -86,13 +86,14 @@ void file_path_make(const char *directory, const char *name, char path[static FI
 bool file_path_decode(const char *entry, char *name, size_t size)
 {
 	const size_t length = strlen(entry), suffix = strlen(SUFFIX);
-	ptrdiff_t decoded;
 
-	if (length <= suffix || length - suffix >= size || strcmp(entry + length - suffix, SUFFIX))
+	if (length <= suffix || length - suffix >= size ||
+	    strcmp(entry + length - suffix, SUFFIX) != 0)
 		return false;
 	snprintf(name, size, "%.*s", (int)(length - suffix), entry);
 	if (*name != '\001') {
-		decoded = uri_decode(name, length - suffix);
+		const ptrdiff_t decoded = uri_decode(name, length - suffix);
+
 		if (decoded >= 0)
 			name[decoded] = '\0';
 		return decoded >= 0;

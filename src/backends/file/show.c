@@ -73,7 +73,7 @@ static void mark_leftovers(struct file_record *hold)
 	holder_host(host);
 	if (!hold->space || hold->space != file_record_space() || !kill(hold->pid, 0) ||
 	    errno != ESRCH || holder_decode(&holder, hold->text, strlen(hold->text)) ||
-	    strcmp(holder.host, host))
+	    strcmp(holder.host, host) != 0)
 		return;
 	snprintf(holder.note, sizeof(holder.note), "dlock was killed, and leftovers hold the lock");
 	holder_encode(&holder, hold->text);

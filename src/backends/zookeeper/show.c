@@ -174,7 +174,7 @@ static int show_names(struct zk_backend *zk, struct rows *rows, struct error *er
 		return 0;
 	if (failed)
 		return zk_call_error(&zk->conn, failed, "list", zk->root, err);
-	calls = zk_conn_memory(&zk->conn, root->count, sizeof(*calls));
+	calls = zk_conn_memory(&zk->conn, root->count, sizeof(struct zk_call *));
 	component = root->text;
 	for (size_t i = 0; i < root->count; i++, component += strlen(component) + 1) {
 		zk_node_path(zk->root, component, path);
