@@ -116,7 +116,9 @@ static void put_facts(struct json *json, const struct run_facts *facts)
 
 static void put_holder(struct json *json, const struct log_line *line)
 {
-	json_maybe(json, "ahead", line->event == EVENT_WAITING ? line->wait->ahead : -1);
+	const bool waits = line->wait && line->event == EVENT_WAITING;
+
+	json_maybe(json, "ahead", waits ? line->wait->ahead : -1);
 	if (!line->wait) {
 		json_text(json, "holder", NULL);
 		return;
