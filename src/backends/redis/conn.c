@@ -295,11 +295,9 @@ static int continue_handshake(struct redis_conn *conn, struct error *err)
 	const struct redis_address *address = conn->address;
 	int state = -1;
 
-	if (!tls)
-		tls = module_load("tls", err);
-	if (tls && !conn->tls)
+	if (!conn->tls)
 		conn->tls = tls->open(conn->fd, &address->tls, address->at.host, err);
-	if (tls && conn->tls)
+	if (conn->tls)
 		state = tls->handshake(conn->tls, &conn->wanted, err);
 	if (state < 0)
 		report_ended(conn, err);
@@ -308,8 +306,16 @@ static int continue_handshake(struct redis_conn *conn, struct error *err)
 
 int redis_conn_reach(struct redis_conn *conn, struct error *err)
 {
-	int state = conn->greeted || conn->tls ? 1 : probe_connection(conn, err);
+	int state;
 
+	/* Before there is a connection, so that a missing module is named for any server. */
+	if (conn->address->encrypted && !tls)
+		tls = module_load("tls", err);
+	if (conn->address->encrypted && !tls) {
+		report_ended(conn, err);
+		return -1;
+	}
+	state = conn->greeted || conn->tls ? 1 : probe_connection(conn, err);
 	if (state > 0 && conn->address->encrypted && !conn->greeted)
 		state = continue_handshake(conn, err);
 	conn->greeted = state > 0;
