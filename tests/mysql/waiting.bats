@@ -526,7 +526,7 @@ sent() {
 	via_proxy "$P_PORT"
 	SERVER=$P_DIR DLOCK_BACKEND=$PROXY
 	hold --
-	local n waiter=() before most=7
+	local n waiter=() before
 	for n in {1..30}; do
 		start "$DLOCK" run "$LOCK" -- true
 		waiter+=("$PID")
@@ -538,9 +538,9 @@ sent() {
 		join "$n" 20
 		equal "$status" 0
 	done
-	# A waiter of Oracle's server sends one more when it wakes up, and two wake up.
-	[[ $MYSQL_CLIENT == mariadb ]] || most=9
-	between $(($(sent) - before)) 60 $((31 * most)) requests
+	# Three of the releaser, and one of the waiter, or two at Oracle's server; more if the waiter is slow,
+	# because then the next one is woken, too.
+	between $(($(sent) - before)) 60 $((31 * 7)) requests
 }
 
 @test "a run of a free lock takes two requests, and so does a refusal" {

@@ -3,6 +3,7 @@
 #include "entries.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,11 +17,11 @@
 #define ALIVE_US INT64_C(20000000)
 /* How long a request to take is repeated under contention; a waiter tries later. */
 #define TAKE_MS 200
-/* How many waiters are woken: one to take the lock, and one to watch it. */
-#define WOKEN 2
-/* How often to wake a connection, because a server may not show what a busy one does. */
-#define WAKE_AGAIN 3
+/* How often to wake at most, and how soon a waiter has to look at the queue after that. */
+#define WAKE_MOST 20
 #define WAKE_PAUSE_US 4000
+/* {which} of entries_waiters: the waiters that may get the lock. */
+#define NOT_REPLACED "newer = ''"
 
 static void make_params(struct params *params, struct mysql_backend *my,
 			const struct request *request)
@@ -33,7 +34,8 @@ static void make_params(struct params *params, struct mysql_backend *my,
 		SQL_INT("mode", mode),
 		SQL_INT("ttl", request->ttl_ms * 1000),
 		SQL_INT("keep", request->keep_ms * 1000),
-		SQL_PART("which", "q.newer = ''"),
+		SQL_INT("alive", ALIVE_US),
+		SQL_PART("which", NOT_REPLACED),
 		SQL_LAST
 	});
 	if (my->strategy->statements->add_params)
@@ -47,76 +49,93 @@ static int64_t column_number(MYSQL_ROW row, int column)
 
 /* ---- waking ---- */
 
-/* Interrupt the waiter at {place}, if it sleeps. False: its connection is gone. */
-static bool wake_one(struct mysql_backend *my, struct mysql_conn *conn, struct params *params)
-{
-	int64_t numbers[2] = { 1, 1 };	/* see entries_wake */
-	struct error ignored = { 0 };
-	MYSQL_RES *rows;
-	int failed;
+/* The answer of a request that changes holds, or removes a dead waiter: see entries_waiters. */
+struct change {
+	int64_t count;		/* of rows that were changed */
+	int64_t connection;	/* of the hold that was removed */
+	int64_t first, last;	/* positions of the first two waiters; 0: there is none */
+};
 
-	for (int i = 0; i < WAKE_AGAIN && numbers[1]; i++) {
-		if (i)
-			usleep(WAKE_PAUSE_US);
-		failed = mysql_run(my, conn, sql_entries_wake, params->values, &rows, &ignored);
-		if (mysql_numbers(rows, numbers, 2) < 2 || (failed && mysql_contended(conn)))
-			numbers[0] = numbers[1] = 1;
-	}
-	return numbers[0];
+#define CHANGE_COLUMNS 4
+
+static int request_change(struct mysql_backend *my, struct mysql_conn *conn, const char *sql,
+			  const struct params *params, int64_t limit_ms, struct change *change,
+			  struct error *err)
+{
+	int64_t numbers[CHANGE_COLUMNS];
+	MYSQL_RES *rows;
+
+	*change = (struct change){ 0 };
+	if (mysql_persist(my, conn, sql, params->values, limit_ms, CHANGE_COLUMNS, &rows, err))
+		return -1;
+	mysql_numbers(rows, numbers, CHANGE_COLUMNS);
+	*change = (struct change){ numbers[0], numbers[1], numbers[2], numbers[3] };
+	return 0;
 }
 
-/* Remove the first dead waiter up to the last one that was woken. Returns how many were. */
-static int remove_dead(struct mysql_backend *my, struct mysql_conn *conn,
+/* Has the waiter at {place} looked at the queue soon after it was woken? */
+static bool has_looked(struct mysql_backend *my, struct mysql_conn *conn,
 		       const struct params *params)
 {
 	struct error ignored = { 0 };
-	int64_t dead = 0;
+	int64_t unseen;
 	MYSQL_RES *rows;
 
-	mysql_run(my, conn, sql_entries_remove_dead, params->values, &rows, &ignored);
-	mysql_numbers(rows, &dead, 1);
-	return (int)dead;
+	usleep(WAKE_PAUSE_US);
+	mysql_run(my, conn, sql_entries_unseen, params->values, &rows, &ignored);
+	return mysql_numbers(rows, &unseen, 1) && !unseen;
 }
 
 /*
- * Wake the first waiters in a list from entries_waiters, and remove dead ones. The server notices a
- * client's death in its sleep only after a wake-up.
+ * Wake the first waiter that a request has listed, to take the lock. If it does not look at the
+ * queue, wake the second one, to watch whether the first one does, and others instead of dead ones.
+ * The server notices a client's death in its sleep only after a wake-up.
  */
 static void wake_listed(struct mysql_backend *my, struct mysql_conn *conn, struct params *params,
-			MYSQL_RES *list, int most)
+			struct change list)
 {
 	const bool resent = my->base.resent;
-	MYSQL_ROW row;
+	int64_t place = list.first, numbers[2];	/* see entries_wake */
+	struct error ignored = { 0 };
+	MYSQL_RES *rows;
 
-	mysql_data_seek(list, 0);
-	for (int woken = 0; (row = mysql_fetch_row(list)) && row[2];) {
-		if (woken == most) {
-			usleep(WAKE_PAUSE_US);
-			woken -= remove_dead(my, conn, params);
-		}
-		if (woken == most)
+	for (int i = 0; place && i < WAKE_MOST; i++) {
+		params_add(params, (const struct sql_value[]){ SQL_INT("place", place), SQL_LAST });
+		mysql_run(my, conn, sql_entries_wake, params->values, &rows, &ignored);
+		if (mysql_numbers(rows, numbers, 2) < 2 || numbers[0])
+			continue;
+		if (numbers[1] && (list.first == list.last || has_looked(my, conn, params)))
 			break;
-		params_add(params, (const struct sql_value[]){
-			SQL_INT("place", column_number(row, 2)), SQL_LAST });
-		woken++;
-		if (!wake_one(my, conn, params))
-			woken -= remove_dead(my, conn, params);
+		request_change(my, conn, sql_entries_remove_dead, params, TAKE_MS, &list, &ignored);
+		place = list.count ? list.first : place < list.last ? list.last : 0;
 	}
 	my->base.resent = resent;
 }
 
-/* Wake up to most waiters of the lock. which: an SQL condition. */
-static void wake_waiters(struct mysql_backend *my, struct mysql_conn *conn, struct params *params,
-			 const char *which, int most)
+/* Wake the first waiters in a list. which: an SQL condition. Returns the first one, or 0. */
+static int64_t wake_waiters(struct mysql_backend *my, struct mysql_conn *conn,
+			    struct params *params, const char *which)
 {
+	const bool resent = my->base.resent;
 	struct error ignored = { 0 };
-	MYSQL_RES *list;
+	struct change list;
 
 	params_add(params, (const struct sql_value[]){ SQL_PART("which", which), SQL_LAST });
-	if (!mysql_persist(my, conn, sql_entries_waiters, params->values, TAKE_MS, 4, &list,
-			   &ignored))
-		wake_listed(my, conn, params, list, most);
-	mysql_free_result(list);
+	request_change(my, conn, sql_entries_waiters, params, TAKE_MS, &list, &ignored);
+	wake_listed(my, conn, params, list);
+	my->base.resent = resent;
+	return list.first;
+}
+
+static void wake_replaced(struct mysql_backend *my, struct mysql_conn *conn, struct params *params)
+{
+	char which[64];
+	int64_t first = 0;
+
+	do {
+		snprintf(which, sizeof(which), "newer <> '' AND place > %" PRId64, first);
+		first = wake_waiters(my, conn, params, which);
+	} while (first);
 }
 
 /* ---- taking ---- */
@@ -180,9 +199,9 @@ static enum outcome take_queued(struct mysql_backend *my, struct mysql_conn *con
 	/* Waiters behind a shared hold may hold, too, and behind a slot if one is free. */
 	if (outcome == OUTCOME_HELD && (request->mode == HOLD_SHARED ||
 					state->before + 1 < request->slots))
-		wake_waiters(my, conn, params, "q.newer = ''", WOKEN);
+		wake_waiters(my, conn, params, NOT_REPLACED);
 	if (outcome == OUTCOME_BUSY && request->replaces && state->position)
-		wake_waiters(my, conn, params, "q.newer <> ''", INT32_MAX);
+		wake_replaced(my, conn, params);
 	return outcome;
 }
 
@@ -209,7 +228,6 @@ enum outcome entries_take(struct mysql_backend *my, struct mysql_conn *conn,
 	*state = (struct entries_state){ .left_ms = -1 };
 	make_params(&params, my, request);
 	params_add(&params, (const struct sql_value[]){
-		SQL_INT("alive", ALIVE_US),
 		SQL_INT("late", how->late),
 		SQL_INT("queue", how->queue),
 		SQL_INT("replaces", request->replaces && how->queue),
@@ -220,7 +238,7 @@ enum outcome entries_take(struct mysql_backend *my, struct mysql_conn *conn,
 		SQL_LAST
 	});
 	if (how->wake)
-		wake_waiters(my, conn, &params, "q.newer = ''", 1);
+		wake_waiters(my, conn, &params, NOT_REPLACED);
 	if (how->fresh)
 		outcome = request_lock(my, conn, my->strategy->statements->try_sql, request,
 				       &params, state, err);
@@ -267,17 +285,14 @@ int entries_awake(struct mysql_backend *my, struct mysql_conn *conn, const struc
 
 /* ---- holding ---- */
 
-/*
- * Run a statement whose answer begins with the number of changed holds. *rows: the waiters to wake,
- * which the caller frees; NULL after an error.
- */
+/* Run a statement that changes holds, for at most limit_ms. HELD: it has changed one. */
 static enum outcome change_hold(struct mysql_backend *my, struct mysql_conn *conn, const char *sql,
-				const struct params *params, int64_t limit_ms, MYSQL_RES **rows,
-				struct error *err)
+				const struct params *params, int64_t limit_ms,
+				struct change *change, struct error *err)
 {
-	if (mysql_persist(my, conn, sql, params->values, limit_ms, 4, rows, err))
+	if (request_change(my, conn, sql, params, limit_ms, change, err))
 		return mysql_is_missing(conn) ? OUTCOME_LOST : OUTCOME_ERROR;
-	if (column_number(mysql_fetch_row(*rows), 0) > 0)
+	if (change->count > 0)
 		return OUTCOME_HELD;
 	error_set(err, ERROR_REFUSED, 0, "%s: this hold has ended, or somebody else has it now",
 		  my->address.label);
@@ -288,15 +303,14 @@ enum outcome entries_renew(struct mysql_backend *my, struct mysql_conn *conn,
 			   const struct request *request, bool sooner, struct error *err)
 {
 	enum outcome outcome;
+	struct change change;
 	struct params params;
-	MYSQL_RES *rows;
 
 	make_params(&params, my, request);
 	outcome = change_hold(my, conn, my->strategy->statements->renew_sql, &params, TAKE_MS,
-			      &rows, err);
-	mysql_free_result(rows);
+			      &change, err);
 	if (outcome == OUTCOME_HELD && sooner)
-		wake_waiters(my, conn, &params, "q.newer = ''", WOKEN);
+		wake_waiters(my, conn, &params, NOT_REPLACED);
 	return outcome;
 }
 
@@ -305,16 +319,14 @@ enum outcome entries_release(struct mysql_backend *my, struct mysql_conn *conn,
 {
 	const struct entries_statements *statements = my->strategy->statements;
 	enum outcome outcome;
+	struct change change;
 	struct params params;
-	MYSQL_RES *rows;
 
 	make_params(&params, my, request);
 	outcome = change_hold(my, conn, request->keep_ms > 0 ? statements->keep_sql
 							     : statements->release_sql,
-			      &params, my->base.timeout_ms, &rows, err);
-	if (rows)
-		wake_listed(my, conn, &params, rows, WOKEN);
-	mysql_free_result(rows);
+			      &params, my->base.timeout_ms, &change, err);
+	wake_listed(my, conn, &params, change);
 	return outcome;
 }
 
@@ -399,20 +411,16 @@ enum outcome entries_break(struct mysql_backend *my, struct mysql_conn *conn, co
 	const struct request request = { .name = name };
 	char literal[ROW_ID_SIZE + 4];
 	enum outcome outcome;
+	struct change change;
 	struct params params;
-	MYSQL_RES *rows;
 
 	snprintf(literal, sizeof(literal), "X'%s'", row->id);
 	make_params(&params, my, &request);
 	params_add(&params, (const struct sql_value[]){
 		SQL_PART("row", literal), SQL_INT("fence", (int64_t)row->fence), SQL_LAST });
 	outcome = change_hold(my, conn, my->strategy->statements->break_sql, &params,
-			      my->base.timeout_ms, &rows, err);
-	if (rows) {
-		mysql_data_seek(rows, 0);
-		*connection = column_number(mysql_fetch_row(rows), 1);
-		wake_listed(my, conn, &params, rows, WOKEN);
-	}
-	mysql_free_result(rows);
+			      my->base.timeout_ms, &change, err);
+	*connection = change.connection;
+	wake_listed(my, conn, &params, change);
 	return outcome;
 }

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * The queue of a lock in the table dlock_entries, which sql/entries.sql describes. A release wakes
- * the first two waiters: the first one takes the lock, and the second one watches whether it does.
+ * the first waiter, which takes the lock, and if that one does not look at the queue, the second
+ * one, which watches whether it does.
  *
  * tests/model/line.pml is the model of this queue. Its try() and take() are entries_take(), which
  * also removes a late waiter (leave()), its nap is entries_sleep(), and its release() is
- * entries_release(), whose KILL QUERY is send().
+ * entries_release(), whose KILL QUERY is send(). A second one is not told when the first has come.
  */
 #pragma once
 

@@ -125,27 +125,42 @@ SELECT /* dlock sleep {token} */ SLEEP(IF(
       WHERE {lock} AND place < {place} AND newer = ''), 0) / 1000);
 
 -- name: entries_waiters
--- Lists the waiters of this home, behind the result of the request. One row if there is none.
-SELECT @done, @conn, q.place, q.conn FROM (SELECT 1) one LEFT JOIN dlock_entries q
-  ON q.strategy = {strategy} AND q.name = {name} AND q.fence = 0 AND q.home = @home AND {which}
-  ORDER BY q.place LIMIT 20;
+-- Gives the positions of the first two waiters {which} of this home, behind the result of the
+-- request.
+SELECT @done, @conn, MIN(place), MAX(place) FROM (SELECT place FROM dlock_entries q
+  WHERE {lock} AND fence = 0 AND home = @home AND {which} ORDER BY place LIMIT 2) w;
 
 -- name: entries_wake
--- Returns whether the connection of an entry exists and whether to repeat this, and interrupts it
--- if it sleeps for the lock. Otherwise KILL fails, because no connection has this number. MariaDB
--- does not show the statement of a busy connection. An interrupt between two statements of a packet
--- would leave a waiter without the rest of its answer until its timeout. So MariaDB interrupts this
--- one statement. Oracle's server can interrupt only whatever a connection runs. There the entry is
--- locked from the check to the interrupt, and a waiter that is awake waits for that: entries_awake.
-SET @there = 0, @busy = 0, @asleep = NULL, @conn = NULL;
-/*!80001 START TRANSACTION *//*M! DO 0 */;
-SELECT conn INTO @conn FROM dlock_entries WHERE {lock} AND place = {place} /*!80001 FOR UPDATE */;
-SELECT 1, COMMAND = 'Busy', IF(INFO LIKE 'SELECT /* dlock sleep%',
-    COALESCE(/*M!100301 QUERY_ID, */ ID), NULL)
-  INTO @there, @busy, @asleep FROM information_schema.PROCESSLIST WHERE ID = @conn;
-SELECT @there, @busy;
+-- Interrupts the waiter at {place}, if it sleeps for the lock. Returns whether to repeat this,
+-- because MariaDB does not show the statement of a busy connection, and whether its connection
+-- exists.
+--
+-- An interrupt between two statements of a packet would leave a waiter without the rest of its
+-- answer until its timeout. So MariaDB interrupts this one statement. Oracle's server can interrupt
+-- only whatever a connection runs. There the entry is locked from the check to the interrupt, and a
+-- waiter that is awake waits for that: entries_awake. The interrupt fails if there is none to make.
+--
+-- Each list of connections costs MariaDB a table on disk. An interrupt at the moment when a SLEEP()
+-- begins or ends can cost it 2 s: the thread that leaves a sleep has the mutex of all sleeps, and
+-- waits for the one that interrupts it, which waits for this mutex. So one waiter is woken where one
+-- is enough.
+/*!50700 START TRANSACTION *//*M! DO 0 */;
+/*!50700 SELECT COUNT(*) INTO @locked FROM dlock_entries
+  WHERE {lock} AND place = {place} FOR UPDATE *//*M! DO 0 */;
+SELECT COUNT(ID), MAX(COMMAND = 'Busy'), {now} + {alive},
+    MAX(IF(INFO LIKE 'SELECT /* dlock sleep%', COALESCE(/*M!100301 QUERY_ID, */ ID), NULL))
+  INTO @there, @busy, @seen, @asleep
+  FROM dlock_entries q LEFT JOIN information_schema.PROCESSLIST ON ID = q.conn
+  WHERE {lock} AND place = {place};
+SELECT @busy, @there;
 KILL QUERY /*M!100301 ID */ @asleep;
 COMMIT;
+
+-- name: entries_unseen
+-- Has this waiter not looked at the queue since? One that has looked has the lock, or has found that
+-- it may not have it yet.
+SELECT COUNT(*) FROM dlock_entries
+  WHERE {lock} AND place = {place} AND fence = 0 AND expires <= @seen;
 
 -- name: entries_awake
 -- Waits for clients that are about to interrupt a sleep that has ended. It is alone in its packet,
@@ -164,12 +179,13 @@ q.strategy = {strategy} AND q.name = {name} AND q.place <= {place} AND q.fence =
 SET @dead = NULL;
 SELECT MIN(q.place) INTO @dead FROM dlock_entries q WHERE {dead};
 DELETE q FROM dlock_entries q WHERE q.place = @dead AND {dead};
-SELECT ROW_COUNT();
+SET @done = ROW_COUNT();
+{entries_waiters}
 
 -- name: entries_renew
 UPDATE dlock_entries SET expires = {now} + {ttl}, owner = {owner}
   WHERE {lock} AND token = {token} AND fence > 0 AND expires > {now} AND {writable};
-SELECT ROW_COUNT(), 0, NULL, NULL;
+SELECT ROW_COUNT(), 0, 0, 0;
 
 -- name: entries_release
 DELETE FROM dlock_entries WHERE {lock} AND token = {token} AND fence > 0 AND expires > {now};
@@ -181,7 +197,7 @@ DELETE FROM dlock_entries WHERE {lock} AND token = {token};
 -- Turns a hold into one without a token, for the rest of its minimum hold.
 UPDATE dlock_entries SET expires = {now} + {keep}, owner = {owner}, token = CONCAT('kept ', place)
   WHERE {lock} AND token = {token} AND fence > 0 AND expires > {now};
-SELECT ROW_COUNT(), 0, NULL, NULL;
+SELECT ROW_COUNT(), 0, 0, 0;
 
 -- name: entries_show
 -- One row for each entry, or one without an entry. {there}: is its connection there? An entry whose

@@ -55,7 +55,7 @@ SELECT MAX(LEFT(locked_by, 38) = {by}), MAX({shedlock_fence}), 0, 0, 0, 0,
 UPDATE shedlock SET lock_until = TIMESTAMPADD(MICROSECOND, {ttl}, UTC_TIMESTAMP(3)),
     locked_by = CONVERT({owner} USING utf8mb4)
   WHERE {shedlock_is_ours} AND {writable};
-SELECT ROW_COUNT(), 0, NULL, NULL;
+SELECT ROW_COUNT(), 0, 0, 0;
 
 -- name: shedlock_release
 -- The row stays. The lock becomes free after its minimum hold, and not within the millisecond in
@@ -66,13 +66,13 @@ UPDATE shedlock SET lock_until = GREATEST(TIMESTAMPADD(MICROSECOND, {keep}, UTC_
     locked_by = IF({keep} > 0, CONCAT('dlock-', REPEAT('0', 32),
       SUBSTRING(CONVERT({owner} USING utf8mb4), 39)), locked_by)
   WHERE {shedlock_is_ours};
-SELECT ROW_COUNT(), 0, NULL, NULL;
+SELECT ROW_COUNT(), 0, 0, 0;
 
 -- name: shedlock_break
 {shedlock_zone}
 UPDATE shedlock SET lock_until = UTC_TIMESTAMP(3)
   WHERE {shedlock_is_held} AND {shedlock_fence} = {fence};
-SELECT ROW_COUNT(), 0, NULL, NULL;
+SELECT ROW_COUNT(), 0, 0, 0;
 
 -- name: shedlock_show
 {shedlock_zone}
