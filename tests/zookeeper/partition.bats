@@ -6,29 +6,16 @@
 # the servers reach each other over a switch, where a host can be unplugged.
 
 load ../lib/helpers
+load ../lib/network
 
 PORT=2181
 
-# hosts: starts three of them, with an ensemble on them that has elected a leader. HOST
-# has the processes that keep their networks, 1 to 3; SWITCH that of the switch.
+# hosts: starts three of them, with an ensemble on them that has elected a leader
 hosts() {
 	local n servers=()
-	need_root
-	need ip nsenter unshare
-	network
-	SWITCH=$NETWORK
-	at_switch ip link add switch type bridge
-	at_switch ip link set switch up
+	network_hosts 3
 	for n in 1 2 3; do
-		network
-		HOST[n]=$NETWORK
-		at_switch ip link add "port$n" type veth peer name eth0 netns "${HOST[n]}"
-		at_switch ip link set "port$n" master switch up
-		on "$n" ip link set lo up
-		on "$n" ip addr add "10.77.0.$n/24" dev eth0
-		on "$n" ip link set eth0 up
 		program "$n" java "$(type -P java)"
-		program "$n" dlock "$DLOCK"
 		servers+=("server.$n=10.77.0.$n:2888:3888")
 	done
 	for n in 1 2 3; do
@@ -39,39 +26,6 @@ hosts() {
 	done
 	wait_until 40 leader 1 2 3
 	export DLOCK_BACKEND=zookeeper://127.0.0.1:$PORT
-}
-
-# network: makes a network that lasts as long as the process NETWORK lives
-network() {
-	setpriv --pdeathsig KILL unshare -n sh -c 'echo >"$0"; exec sleep 3600' "$T/network.${#SERVICES[@]}" \
-		</dev/null >"$T/network.log" 2>&1 3>&- 4>&- &
-	NETWORK=$!
-	disown "$NETWORK"
-	SERVICES+=("$NETWORK")
-	wait_until 5 test -e "$T/network.$((${#SERVICES[@]} - 1))"
-}
-
-at_switch() {
-	nsenter -t "$SWITCH" -n "$@"
-}
-
-# on N COMMAND...: runs COMMAND on host N
-on() {
-	nsenter -t "${HOST[$1]}" -n "${@:2}"
-}
-
-# program N NAME PATH: $T/NAME.N runs it on that host
-program() {
-	printf '#!/bin/sh\nexec nsenter -t %s -n %s "$@"\n' "${HOST[$1]}" "$3" >"$T/$2.$1"
-	chmod +x "$T/$2.$1"
-}
-
-unplug() {
-	at_switch ip link set "port$1" down
-}
-
-plug() {
-	at_switch ip link set "port$1" up
 }
 
 # leader N...: true when these hosts serve and one of them leads; sets LEADER and FOLLOWERS
