@@ -6,11 +6,10 @@
 
 load ../lib/helpers
 load ../mysql/lease
+load ../mysql/holders
+load members
 # shellcheck source=tests/lib/services/group.bash
 source "$TOP/tests/lib/services/group.bash"
-
-STRATEGIES=(strategy=lease strategy=insert strategy=row strategy=advisory strategy=table
-	dialect=shedlock)
 
 setup_file() {
 	need mysqld
@@ -26,98 +25,18 @@ teardown_file() {
 	mysql_stop_three "$GROUP_DIR"
 }
 
-# primary: sets PRIMARY to the directory of the member that takes writes, as two members see it, and
-# OTHERS to the directories of the others
-primary() {
-	local member port
-	port=$(primaries | sort | uniq -d)
-	[[ -n $port ]] || return 1
-	OTHERS=()
-	for member in 1 2 3; do
-		if [[ $(<"$GROUP_DIR/$member/port") == "$port" ]]; then
-			PRIMARY=$GROUP_DIR/$member
-		else
-			OTHERS+=("$GROUP_DIR/$member")
-		fi
-	done
-}
-
-# primaries: prints the port of the primary that each member sees; one that is stopped does not answer
-primaries() {
-	local member
-	for member in 1 2 3; do
-		grep -qs '^State:[[:space:]]*T' "/proc/$(<"$GROUP_DIR/$member/pid")/status" ||
-			mysql_at "$GROUP_DIR/$member" "SELECT member_port
-				FROM performance_schema.replication_group_members
-				WHERE member_role = 'PRIMARY' AND member_state = 'ONLINE'" 2>/dev/null || true
-	done
-}
-
-# whole: all members take part in the group, as its primary sees it. One that does not joins again.
-whole() {
-	local member state
-	primary || return 1
-	[[ $(mysql_at "$PRIMARY" "SELECT COUNT(*) FROM performance_schema.replication_group_members
-		WHERE member_state = 'ONLINE'") != 3 ]] || return 0
-	for member in "${OTHERS[@]}"; do
-		state=$(mysql_at "$member" "SELECT member_state
-			FROM performance_schema.replication_group_members
-			WHERE member_id IN ('', @@server_uuid)" 2>/dev/null) || continue
-		[[ $state != OFFLINE && $state != ERROR ]] ||
-			mysql_at "$member" "STOP GROUP_REPLICATION; START GROUP_REPLICATION USER = 'member'"
-	done
-	return 1
-}
-
-# inside: what each command does first: leaves "overlap" if another one is inside. It is not atomic
-# that a command is killed and its mark is removed, so a mark has the pid.
-INSIDE='for other in inside.$0.*; do
-		[ ! -e "$other" ] || ! kill -0 "${other##*.}" 2>/dev/null || echo "$other" >>overlap
-	done
-	touch "inside.$0.$$"; echo "$DLOCK_FENCE" >>"fences.$0"; '
-
 # fail_over COMMAND...: of each strategy a lock is held and waited for while COMMAND takes the primary
 # away. What is a lease outlives this, and what is a session is lost; then each waiter gets its lock.
 fail_over() {
-	local strategy name holders=() waiters=() errs=() i
 	primary
-	for strategy in "${STRATEGIES[@]}"; do
-		name=$LOCK-${strategy#*=}
-		mysql_at "$PRIMARY" "CREATE TABLE IF NOT EXISTS \`$name\` (id INT PRIMARY KEY)"
-		"$DLOCK" setup -b "$MYSQL?$strategy"
-		start "$DLOCK" run -t 40s -b "$MYSQL?$strategy" "$name" -- \
-			sh -c "$INSIDE"'touch "held.$0"; while [ ! -e end ]; do sleep 0.1; done' "$name"
-		holders+=("$PID") errs+=("$ERR")
-		wait_until 10 test -e "held.$name"
-		start "$DLOCK" run -v -t 40s -w 100s -b "$MYSQL?$strategy" "$name" -- \
-			sh -c "$INSIDE"'touch "got.$0"' "$name"
-		waiters+=("$PID")
-		wait_until 10 has_line "$ERR" 'waiting'
-	done
+	hold_all "$PRIMARY" 40s "$MYSQL" "$DLOCK" "$DLOCK"
 	"$@"
 	wait_until 60 moved
 	# A hold of a lease is renewed at the new primary, before its end.
 	pause 15
 	touch end
-	for i in "${!STRATEGIES[@]}"; do
-		join "${holders[i]}" 30
-		case ${STRATEGIES[i]} in
-		*row | *advisory | *table) equal "$status" 123 "${STRATEGIES[i]}: $(<"${errs[i]}")" ;;
-		*) equal "$status" 0 "${STRATEGIES[i]}: $(<"${errs[i]}")" ;;
-		esac
-		join "${waiters[i]}" 60
-		equal "$status" 0 "waiter, ${STRATEGIES[i]}"
-	done
-	[[ ! -e overlap ]] || fail "two commands at once: $(<overlap)"
-	for name in fences.*; do
-		sort -n -C "$name" || fail "fences of $name: $(<"$name")"
-	done
-}
-
-# moved: another member is the primary
-moved() {
-	local old=$PRIMARY
-	primary && [[ $PRIMARY != "$old" ]]
+	lost_all 30 'row|advisory|table'
+	got_all
 }
 
 @test "the writable member is found, and a read-only one is passed over with a reason" {

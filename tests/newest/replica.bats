@@ -5,6 +5,7 @@
 
 load ../lib/helpers
 load ../mysql/lease
+load ../mysql/holders
 # shellcheck source=tests/lib/services/group.bash
 source "$TOP/tests/lib/services/group.bash"
 
@@ -32,6 +33,13 @@ promote() {
 	MYSQL_DIR=$PAIR/2
 }
 
+# take_over: the source is gone, and the replica takes its place
+take_over() {
+	wait_until 5 in_step
+	kill -KILL "$(<"$PAIR/1/pid")"
+	promote
+}
+
 in_step() {
 	[[ $(mysql_at "$PAIR/1" 'SELECT @@gtid_executed') == $(mysql_at "$PAIR/2" 'SELECT @@gtid_executed') ]]
 }
@@ -56,6 +64,16 @@ in_step() {
 	release
 	join "$waiter" 15
 	equal "$status" 0
+}
+
+@test "a replica in step takes over, on each strategy: leases go on, sessions end, waiters get their locks" {
+	hold_all "$PAIR/1" 20s "$DLOCK_BACKEND" "$DLOCK" "$DLOCK"
+	take_over
+	# A lease is renewed at the new source, before its end.
+	pause 8
+	touch end
+	lost_all 25 'row|advisory|table'
+	got_all
 }
 
 @test "a source that is stopped loses its holders in time, and takes none of the locks back" {

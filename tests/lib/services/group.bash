@@ -27,7 +27,8 @@ members_copy() {
 member_launch() {
 	local dir=$1/$2 member=$2
 	shift 2
-	mysql_launch "$dir" "$(<"$dir/port")" --server-id="$member" --report-host=127.0.0.1 \
+	MYSQL_HOST=${HOST[$member]:+$member} mysql_launch "$dir" "$(<"$dir/port")" --server-id="$member" \
+		--bind-address="$(member_address "$member")" --report-host="$(member_address "$member")" \
 		--report-port="$(<"$dir/port")" --log-bin="$dir/data/binlog" --relay-log="$dir/data/relay" \
 		"${MEMBER_OPTIONS[@]}" "$@" || {
 		cat "$dir/log" >&2
@@ -41,9 +42,9 @@ group_start() {
 	members_copy "$dir" 3
 	for member in 1 2 3; do
 		group_launch "$dir" "$member"
-		mysql_at "$dir/$member" "CREATE USER member@'127.0.0.1';
+		mysql_at "$dir/$member" "CREATE USER member@'%';
 			GRANT REPLICATION SLAVE, CONNECTION_ADMIN, BACKUP_ADMIN, GROUP_REPLICATION_STREAM
-				ON *.* TO member@'127.0.0.1';
+				ON *.* TO member@'%';
 			RESET BINARY LOGS AND GTIDS"
 		((member > 1)) || mysql_at "$dir/1" "SET GLOBAL group_replication_bootstrap_group = ON"
 		group_join "$dir" "$member"
@@ -53,14 +54,15 @@ group_start() {
 
 # group_launch DIR MEMBER [OPTION]...: starts a member, which does not join before group_join
 group_launch() {
-	local dir=$1 member=$2 other seeds=
+	local dir=$1 member=$2 other address seeds=
+	address=$(member_address "$member")
 	for other in 1 2 3; do
-		seeds+=${seeds:+,}127.0.0.1:$(($(<"$dir/$other/port") + 1))
+		seeds+=${seeds:+,}$(member_address "$other"):$(($(<"$dir/$other/port") + 1))
 	done
 	member_launch "$dir" "$member" --plugin-load-add=group_replication.so \
 		--loose-group-replication-group-name="$GROUP_NAME" \
 		--loose-group-replication-start-on-boot=OFF \
-		--loose-group-replication-local-address="127.0.0.1:$(($(<"$dir/$member/port") + 1))" \
+		--loose-group-replication-local-address="$address:$(($(<"$dir/$member/port") + 1))" \
 		--loose-group-replication-group-seeds="$seeds" \
 		--loose-group-replication-communication-stack=XCOM \
 		--loose-group-replication-ssl-mode=DISABLED "${@:3}"
@@ -81,7 +83,7 @@ group_online() {
 members_uri() {
 	local member hosts=
 	for ((member = 1; member <= $2; member++)); do
-		hosts+=${hosts:+,}127.0.0.1:$(<"$1/$member/port")
+		hosts+=${hosts:+,}$(member_address "$member"):$(<"$1/$member/port")
 	done
 	echo "mysql://$MYSQL_USER:$MYSQL_PASSWORD@$hosts/$MYSQL_DATABASE"
 }

@@ -109,17 +109,19 @@ mysql_start() {
 	return 1
 }
 
-# mysql_launch DIR PORT [OPTION]...: one attempt to start a server, or to restart one on its port.
-# The server need not wait for its disk, because no test cuts the power.
+# mysql_launch DIR PORT [OPTION]...: one attempt to start a server, or to restart one on its port; on a
+# host (network.bash) if MYSQL_HOST is its number. The server need not wait for its disk, because no
+# test cuts the power.
 mysql_launch() {
-	local dir=$1 port=$2 as=()
+	local dir=$1 port=$2 as=() at=()
 	shift 2
 	: >"$dir/log"
 	if ((EUID == 0)); then
 		as=(--user="${MYSQL_RUNS_AS:-root}")
 	fi
+	[[ -z ${MYSQL_HOST-} ]] || at=(nsenter -t "${HOST[$MYSQL_HOST]}" -n)
 	# The server dies with bats, even if bats is killed.
-	TMPDIR=$dir setpriv ${MYSQL_RUNS_AS:+--reuid="$MYSQL_RUNS_AS" --regid="$MYSQL_RUNS_AS" --init-groups} \
+	TMPDIR=$dir "${at[@]}" setpriv ${MYSQL_RUNS_AS:+--reuid="$MYSQL_RUNS_AS" --regid="$MYSQL_RUNS_AS" --init-groups} \
 		--pdeathsig KILL "$MYSQLD" --no-defaults "${as[@]}" --datadir="$dir/data" \
 		--port="$port" --bind-address=127.0.0.1 --skip-networking=0 \
 		--tmpdir="$dir" --socket="$dir/sock" --pid-file="$dir/server.pid" --skip-name-resolve \
@@ -176,6 +178,16 @@ mysql_uri() {
 	echo "mysql://$MYSQL_USER:$MYSQL_PASSWORD@127.0.0.1:$(<"$1/port")/$MYSQL_DATABASE"
 }
 
+# member_address N: prints the address of a member of a cluster, on the host N if there is one
+# (network.bash)
+member_address() {
+	if [[ -n ${HOST[$1]-} ]]; then
+		echo "10.77.0.$1"
+	else
+		echo 127.0.0.1
+	fi
+}
+
 # galera_start DIR: starts a cluster of three. The functions for a server work with each node, in
 # DIR/1, DIR/2 and DIR/3. Root's nodes run as the user mysql, because state transfer fails as root;
 # those of a normal user run as that user.
@@ -224,19 +236,21 @@ galera_launch_all() {
 # the first of a new cluster. A node has four ports: for clients, for the group, for increments of
 # state, and for whole state.
 galera_launch() {
-	local dir=$1/$2 node=$2 members='' port member group
+	local dir=$1/$2 node=$2 members='' port member group address
 	for member in "${@:3}"; do
 		group=$(($(<"$1/$member/port") + 1))
-		members+=${members:+,}127.0.0.1:$group
+		members+=${members:+,}$(member_address "$member"):$group
 	done
 	port=$(<"$dir/port")
-	if ! TMPDIR=$dir MYSQL_RUNS_AS=$GALERA_RUNS_AS MYSQL_START_SECONDS=60 mysql_launch "$dir" "$port" \
+	address=$(member_address "$node")
+	if ! TMPDIR=$dir MYSQL_RUNS_AS=$GALERA_RUNS_AS MYSQL_START_SECONDS=60 \
+		MYSQL_HOST=${HOST[$node]:+$node} mysql_launch "$dir" "$port" --bind-address="$address" \
 		--innodb-autoinc-lock-mode=2 --binlog-format=ROW --wsrep-on=ON \
 		--wsrep-provider=/usr/lib/galera/libgalera_smm.so \
 		--wsrep-cluster-name=dlock --wsrep-node-name="n$node" \
-		--wsrep-node-address=127.0.0.1 --wsrep-sst-method=rsync \
-		--wsrep-sst-receive-address="127.0.0.1:$((port + 3))" \
-		--wsrep-provider-options="base_port=$((port + 1));gmcast.listen_addr=tcp://127.0.0.1:$((port + 1));ist.recv_addr=127.0.0.1:$((port + 2));gcache.size=16M" \
+		--wsrep-node-address="$address" --wsrep-sst-method=rsync \
+		--wsrep-sst-receive-address="$address:$((port + 3))" \
+		--wsrep-provider-options="base_port=$((port + 1));gmcast.listen_addr=tcp://$address:$((port + 1));ist.recv_addr=$address:$((port + 2));gcache.size=16M" \
 		--wsrep-cluster-address="gcomm://$members"; then
 		cat "$dir/log" >&2
 		return 1
