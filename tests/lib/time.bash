@@ -64,7 +64,7 @@ took() {
 
 # wait_until SECONDS COMMAND...: polls until COMMAND succeeds, and fails at the deadline, which is later
 # on a busy machine. It polls every 20 ms at first, and every 50 ms after 0.4 s; less often where
-# COMMAND takes long itself, such as a client of MySQL.
+# COMMAND takes long itself, such as a client of MySQL, which gets a third of the time at most.
 wait_until() {
 	local seconds=$1 start deadline late='' asked ms
 	shift
@@ -74,7 +74,7 @@ wait_until() {
 		now
 		if ((NOW <= deadline)); then
 			ms=$((NOW < start + 400 ? 20 : 50))
-			((ms >= NOW - asked)) || ms=$((NOW - asked))
+			((ms >= 2 * (NOW - asked))) || ms=$((2 * (NOW - asked)))
 			pause_ms "$ms"
 			asked=$((NOW + ms))
 		elif [[ -z $late ]]; then
