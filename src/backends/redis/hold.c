@@ -317,8 +317,11 @@ enum outcome redis_acquire(struct backend *backend, const struct request *reques
 	/* The lock has moved to another server: listen there at the next try. */
 	if (outcome == OUTCOME_BUSY && request->queue && !redis_listens(client))
 		grant->retry_ms = clock_boot_ms() + FOLLOW_MS;
-	if (outcome == OUTCOME_HELD || outcome == OUTCOME_LOST)
+	if (outcome == OUTCOME_HELD || outcome == OUTCOME_LOST) {
 		redis_stop_listening(client);
+		/* A later wait begins at the end of the queue. */
+		client->queued_us = 0;
+	}
 	return outcome;
 }
 
@@ -340,7 +343,6 @@ enum outcome redis_release(struct backend *backend, const struct request *reques
 	redis_stop_listening(client);
 	if (redis_run(client, request->name, &call, err))
 		return OUTCOME_ERROR;
-	/* A later wait begins at the end of the queue. */
 	client->queued_us = 0;
 	read_answers(client, &standing);
 	if (client->count > 1)
