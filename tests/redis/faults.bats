@@ -36,6 +36,28 @@ load redis
 	release
 }
 
+@test "ended before the reply to its request: it releases over the same connection" {
+	local before after
+	private_redis
+	connections() {
+		redis_at "$P_DIR" info stats | awk -F: '/^total_connections_received/ { print $2 + 0 }'
+	}
+	before=$(connections)
+	kill -STOP "$P_PID"
+	start "$DLOCK" run -b "$P_URI" "$LOCK" -- touch never
+	sleep 0.3
+	kill -TERM "$PID"
+	sleep 0.2
+	kill -CONT "$P_PID"
+	join "$PID" 3
+	equal "$status" 143
+	after=$(connections)
+	# that of dlock, and that of the second count
+	equal $((after - before)) 2
+	[[ ! -e never ]]
+	wait_until 1 p_key_gone
+}
+
 # ---- the command is dead before the lease ends
 
 # term_came TIME: the witness got TERM then. A slow machine makes it later, never

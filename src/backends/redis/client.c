@@ -337,8 +337,7 @@ static void step_server(const struct redis_client *client, struct redis_server *
 			 * NOSCRIPT might never be read.
 			 */
 			if (!server->sent)
-				send_request(client, server, call,
-					     client->count > 1 && server->main.ignored > 0);
+				send_request(client, server, call, server->main.ignored > 0);
 			state = redis_conn_step(conn, readable, &server->reply, &err);
 		}
 		if (state == 0)
@@ -352,15 +351,18 @@ static void step_server(const struct redis_client *client, struct redis_server *
 	}
 }
 
-/* End the round for a server that has not answered. */
+/*
+ * End the round for a server that has not answered. A connection stays for later requests where
+ * another one would be no better: with others, or when the round was cancelled.
+ */
 static void leave_server(const struct redis_client *client, struct redis_server *server,
-			 const struct redis_call *call)
+			 const struct redis_call *call, bool cancelled)
 {
 	struct redis_conn *conn = conn_of(server, call);
 
 	redis_conn_silent(conn, &server->error);
 	server->unreached |= !server->sent;
-	if (call->wake || client->count == 1)
+	if (call->wake || (client->count == 1 && !cancelled))
 		redis_conn_close(conn);
 	else
 		conn->ignored += server->sent;
@@ -472,7 +474,7 @@ int redis_round(struct redis_client *client, const struct redis_call *call, stru
 	}
 	for (int i = 0; i < client->count; i++)
 		if (client->servers[i].state == SERVER_ASKED)
-			leave_server(client, &client->servers[i], call);
+			leave_server(client, &client->servers[i], call, !goes_on);
 	fail_duplicates(client);
 	return goes_on ? 0 : error_set(err, ERROR_CANCELLED, 0, "cancelled");
 }
