@@ -148,8 +148,11 @@ static int await_replicas(struct redis_client *client, int64_t sent_ms, struct e
 		return error_set(err, ERROR_UNAVAILABLE, 0,
 				 "%s: no time was left to ask whether the replicas have the lock",
 				 server->address.label);
-	if (redis_round(client, &call, err))
+	if (redis_round(client, &call, err)) {
+		/* No later request is answered before WAIT is. */
+		redis_conn_close(&server->main);
 		return -1;
+	}
 	if (server->state != SERVER_ANSWERED)
 		return redis_no_majority(client, 0, err);
 	if (server->tries || server->reply->type != REDIS_REPLY_INTEGER)
