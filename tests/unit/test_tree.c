@@ -70,7 +70,7 @@ static void run_family(void *ready)
 	unit_sleep(NULL);
 }
 
-/* Returns the pid of a family, when all are there. One has ended, and its parent does not reap it. */
+/* Returns the pid of a family that is whole. One has ended, and its parent does not reap it. */
 static pid_t start_family(int ends[2])
 {
 	const pid_t root = unit_start(run_family, &ends[1]);
