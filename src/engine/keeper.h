@@ -35,7 +35,7 @@ enum keeper_event_type {
 	KEEPER_WAITING,		/* wait */
 	KEEPER_RETRYING,	/* message: the backend cannot be reached; the keeper tries again */
 	KEEPER_HELD,		/* the lock is offered: enum offer; an outer hold is held */
-	KEEPER_WITHDRAWN,	/* the offer was not taken in time: keeper_retry() */
+	KEEPER_WITHDRAWN,	/* the offer was not taken in time: KEEPER_ORDER_RETRY */
 	KEEPER_BUSY,		/* not acquired; wait. The keeper ends */
 	KEEPER_REPLACED,	/* a newer waiter, wait.holder, has replaced it. The keeper ends */
 	KEEPER_RENEWED,		/* lease extended after trouble */

@@ -8,8 +8,6 @@ load ../lib/helpers
 load ../mysql/lease
 load ../mysql/holders
 load members
-# shellcheck source=tests/lib/services/group.bash
-source "$TOP/tests/lib/services/group.bash"
 
 setup_file() {
 	need mysqld

@@ -3,6 +3,9 @@
 #
 # The members of Group Replication in GROUP_DIR, as they see each other.
 
+# shellcheck source=tests/lib/services/group.bash
+source "$TOP/tests/lib/services/group.bash"
+
 # primary: sets PRIMARY to the directory of the member that takes writes, as two members see it, and
 # OTHERS to the directories of the others
 primary() {

@@ -19,18 +19,23 @@ load redis
 	join "$PID"
 }
 
+# connections: prints how many the test's own server has had
+connections() {
+	redis_at "$P_DIR" info stats | awk -F: '/^total_connections_received/ { print $2 + 0 }'
+}
+
 @test "a connection that is ended again and again is opened again ten times a second" {
 	local before after began
 	private_redis
 	hold -b "$P_URI" -t 5s --
 	now
 	began=$NOW
-	before=$(redis_at "$P_DIR" info stats | awk -F: '/^total_connections_received/ { print $2 + 0 }')
+	before=$(connections)
 	for _ in {1..200}; do
 		echo "client kill type normal skipme yes"
 		sleep 0.01
 	done | redis_at "$P_DIR" >ended
-	after=$(redis_at "$P_DIR" info stats | awk -F: '/^total_connections_received/ { print $2 + 0 }')
+	after=$(connections)
 	now
 	between $((after - before)) 5 $(((NOW - began) / 100 + 5))
 	release
@@ -39,9 +44,6 @@ load redis
 @test "ended before the reply to its request: it releases over the same connection" {
 	local before after
 	private_redis
-	connections() {
-		redis_at "$P_DIR" info stats | awk -F: '/^total_connections_received/ { print $2 + 0 }'
-	}
 	before=$(connections)
 	kill -STOP "$P_PID"
 	start "$DLOCK" run -b "$P_URI" "$LOCK" -- touch never

@@ -352,8 +352,8 @@ static void step_server(const struct redis_client *client, struct redis_server *
 }
 
 /*
- * End the round for a server that has not answered. A connection stays for later requests where
- * another one would be no better: with others, or when the round was cancelled.
+ * End the round for a server that has not answered. A single server gets another connection for the
+ * next request, unless the round was cancelled.
  */
 static void leave_server(const struct redis_client *client, struct redis_server *server,
 			 const struct redis_call *call, bool cancelled)

@@ -9,8 +9,9 @@
  * Each server has two connections, always to the same address, because its script counts only
  * waiters that listen there. Answers come in the order of the requests. An answer after the end of
  * its round is dropped, and never taken for the answer to a later request. With several servers,
- * one that has not answered keeps its connection: it handles later requests in order, so that a
- * release undoes a late acquisition. A request is sent only over a connection that is established.
+ * and after a round that was cancelled, one that has not answered keeps its connection: it handles
+ * later requests in order, so that a release undoes a late acquisition. A request is sent only over
+ * a connection that is established.
  */
 #pragma once
 
