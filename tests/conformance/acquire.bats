@@ -1401,8 +1401,8 @@ os.execvp(sys.argv[1], sys.argv[1:])' "$DLOCK" acquire --pid "$OWNER" "$LOCK" >t
 	not no_socket "$TOKEN"
 	kill -KILL "$KEEPER"
 	wait_until 2 ended "$KEEPER"
-	# Its watchdog has a copy of the lock's descriptor, and ends a moment later.
-	[[ -n $LEASES ]] || wait_until 2 is_free
+	# The watchdog of the keeper has a copy of a lock's descriptor, and ends a moment later.
+	[[ $BACKEND != file ]] || wait_until 2 is_free
 	run --separate-stderr give
 	if [[ -n $LEASES && -n ${SESSION-} ]]; then
 		# The process that it is for may still run, so its session has to end first.
