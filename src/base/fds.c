@@ -2,51 +2,28 @@
 /* Closes inherited descriptors, and fills or replaces the standard ones. */
 #include "fds.h"
 
-#include <dirent.h>
 #include <fcntl.h>
-#include <stdbool.h>
-#include <stdlib.h>
-#include <sys/resource.h>
 #include <unistd.h>
 
 #define FIRST 3
-/* Without /proc, try at most this many: the limit of a process may be 1,000,000,000. */
-#define MOST_TRIED (1 << 20)
+/*
+ * The kernel returns the lowest free number, so that between the program's own descriptors no more
+ * are unused than it has closed: less than this.
+ */
+#define UNUSED_MOST 32
 
-static bool is_inherited(int fd)
+int fds_close_inherited(void)
 {
-	const int flags = fcntl(fd, F_GETFD);
+	int fd, flags, unused = 0;
 
-	return flags >= 0 && !(flags & FD_CLOEXEC);
-}
-
-static void close_if_inherited(int fd)
-{
-	if (is_inherited(fd))
-		close(fd);
-}
-
-/* Check the descriptors that /proc lists, or without /proc all numbers that may be in use. */
-void fds_close_inherited(void)
-{
-	DIR *list = opendir("/proc/self/fd");
-	const struct dirent *entry;
-	struct rlimit limit;
-	int fd, end = MOST_TRIED;
-
-	if (list) {
-		while ((entry = readdir(list))) {
-			fd = (int)strtol(entry->d_name, NULL, 10);
-			if (fd >= FIRST && fd != dirfd(list))
-				close_if_inherited(fd);
-		}
-		closedir(list);
-		return;
+	/* Its own ones are the few that an exec would close. */
+	for (fd = FIRST; unused < UNUSED_MOST; fd++) {
+		flags = fcntl(fd, F_GETFD);
+		unused = flags < 0 ? unused + 1 : 0;
+		if (flags >= 0 && !(flags & FD_CLOEXEC))
+			close(fd);
 	}
-	if (!getrlimit(RLIMIT_NOFILE, &limit) && limit.rlim_cur < MOST_TRIED)
-		end = (int)limit.rlim_cur;
-	for (fd = FIRST; fd < end; fd++)
-		close_if_inherited(fd);
+	return close_range((unsigned int)fd, ~0U, 0);
 }
 
 /* Open a descriptor whose reading and writing fail with EBADF. */

@@ -7,9 +7,10 @@
 
 /*
  * Close the descriptors from 3 on that the program was started with: those without the
- * close-on-exec flag, which all of its own descriptors have.
+ * close-on-exec flag, which all of its own descriptors have. Returns 0, or -1 with errno if the
+ * kernel refuses close_range().
  */
-void fds_close_inherited(void);
+int fds_close_inherited(void);
 
 /* Replace standard input, output and error by /dev/null. */
 void fds_drop_standard(void);

@@ -316,7 +316,10 @@ void keeping_main(const struct supervisor *s, enum keeper_mode mode, int fd)
 	 * later descriptors without close-on-exec.
 	 */
 	fds_drop_standard();
-	fds_close_inherited();
+	if (fds_close_inherited()) {
+		error_set(&k.event.error, ERROR_INTERNAL, errno, "close_range");
+		keeping_exit(&k, KEEPER_FAILED);
+	}
 	if (s->guard_pipe[1] >= 0)
 		close(s->guard_pipe[1]);
 	if (mode == KEEPER_ADOPT || mode == KEEPER_KEEP) {
