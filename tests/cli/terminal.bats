@@ -48,6 +48,14 @@ keys() {
 	screen send-keys "$@"
 }
 
+# asks_shell: the shell reads a line. What is typed before the shell has given the terminal's modes back
+# would end in a carriage return, and no line with it.
+asks_shell() {
+	types 'clear; echo ask""ing; read x; echo got $x'
+	wait_until 5 shows '^asking'
+	types word
+}
+
 # The screen shows what was typed as well as what came of it: probes print text that
 # the command line does not contain.
 
@@ -165,8 +173,7 @@ job_is_gone() {
 	keys C-c
 	wait_until 5 prompt 130
 	is_free
-	types 'clear; read x; echo got $x'
-	types word
+	asks_shell
 	wait_until 5 shows '^got word'
 }
 
@@ -223,8 +230,9 @@ job_is_gone() {
 	# The status is that of the last program.
 	wait_until 5 prompt 0
 	is_free
-	# The other one is stopped for want of the terminal, and goes on after the command.
-	types 'clear; $DLOCK run '"$LOCK"' -- sh -c "read line </dev/tty; echo \$line" | sh -c "read line; echo fi\"\"rst \$line; read line </dev/tty; echo sec\"\"ond \$line"'
+	# The other one gets it, and keeps it when the command ends. The command waits, because bash takes a
+	# job for stopped if dlock ends just when the other program, which was stopped, goes on.
+	types 'clear; $DLOCK run '"$LOCK"' -- sh -c "read line </dev/tty; echo \$line; sleep 0.5" | sh -c "read line; echo fi\"\"rst \$line; read line </dev/tty; echo sec\"\"ond \$line"'
 	wait_until 5 is_held
 	types one
 	wait_until 5 shows '^first one'
@@ -249,8 +257,7 @@ job_is_gone() {
 	types 'clear; $DLOCK run '"$LOCK"' -- sh -c "echo run\"\"ning; exec sleep 300" &'
 	# The line may stand behind the next prompt.
 	wait_until 5 shows 'running$'
-	types 'clear; read x; echo got $x'
-	types word
+	asks_shell
 	wait_until 5 shows '^got word'
 	# The job can be brought back to the foreground and interrupted.
 	types 'clear; fg'
@@ -266,6 +273,7 @@ job_is_gone() {
 	types ''
 	wait_until 5 eval 'keys Enter; shows "Stopped"'
 	types 'clear; fg'
+	wait_until 5 shows 'DLOCK run'
 	types text
 	wait_until 5 eval '[[ $(screen capture-pane -p | grep -c "^text") == 2 ]]'
 	keys C-d

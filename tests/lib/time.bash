@@ -63,7 +63,7 @@ took() {
 }
 
 # wait_until SECONDS COMMAND...: polls until COMMAND succeeds, and fails at the deadline, which is later
-# on a busy machine. It polls every 20 ms at first, and every 50 ms after 0.4 s; less often where
+# on a busy machine. It polls every 20 ms at first, and every 100 ms after 2 s; less often where
 # COMMAND takes long itself, such as a client of MySQL, which gets a third of the time at most.
 wait_until() {
 	local seconds=$1 start deadline late='' asked ms
@@ -73,7 +73,9 @@ wait_until() {
 	until "$@"; do
 		now
 		if ((NOW <= deadline)); then
-			ms=$((NOW < start + 400 ? 20 : 50))
+			ms=$(((NOW - start) / 20))
+			((ms >= 20)) || ms=20
+			((ms <= 100)) || ms=100
 			((ms >= 2 * (NOW - asked))) || ms=$((2 * (NOW - asked)))
 			pause_ms "$ms"
 			asked=$((NOW + ms))
@@ -88,15 +90,17 @@ wait_until() {
 	done
 }
 
-# holds_for MS COMMAND...: COMMAND succeeds each time it is tried during MS
+# holds_for MS COMMAND...: COMMAND succeeds now, every 0.1 s, and when MS are over. What it finds does
+# not come back by itself once it has gone.
 holds_for() {
 	local ms=$1 deadline
 	shift
 	now
 	deadline=$((NOW + ms))
-	while ((NOW < deadline)); do
+	while :; do
 		"$@" || fail "did not stay so for $ms ms: $*"
-		pause 0.02
+		((NOW < deadline)) || return 0
+		pause 0.1
 		now
 	done
 }
