@@ -6,6 +6,8 @@
 
 load ../lib/helpers
 load ../redis/server
+# shellcheck source=tests/lib/services/mysql.bash
+source "$TOP/tests/lib/services/mysql.bash"
 
 # succeed [OPTION]...: starts a dlock whose command ends at once with 0, and returns when its guard is
 # about to tell so (preload/ended.c): `mark` lets it. Sets FIRST, FIRST_ERR, GUARD and, where there is
@@ -154,6 +156,37 @@ over() {
 	kill -CONT "$P_PID"
 	marked -b "$P_URI"
 	over -b "$P_URI"
+}
+
+@test "MySQL: the reply to the mark is lost, the connection cut, or the keeper stopped: the success counts" {
+	local uri strategy fault
+	mysql_start "$T/mysql"
+	SERVICES+=("$(<"$T/mysql/pid")")
+	uri=$(mysql_uri "$T/mysql")
+	start_proxy "$(<"$T/mysql/port")"
+	for strategy in lease row insert; do
+		for fault in cut-after drop stop; do
+			# A hold of this strategy ends with its connection.
+			[[ $strategy != row || $fault == stop ]] || continue
+			rm -f ran
+			LOCK=$LOCK-x
+			succeed -b "${uri/:$(<"$T/mysql/port")/:$TOOL_PORT}?strategy=$strategy&timeout=300ms" -t 6s
+			another -b "$uri?strategy=$strategy"
+			pause 0.5
+			if [[ $fault == stop ]]; then
+				kill -STOP "$KEEPER"
+				mark
+				pause 1
+				kill -CONT "$KEEPER"
+			else
+				proxy "$fault"
+				mark
+				pause 1
+				proxy pass
+			fi
+			marked -b "$uri?strategy=$strategy"
+		done
+	done
 }
 
 @test "the server is gone for good: dlock reports that the success could not be stored" {

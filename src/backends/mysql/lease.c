@@ -28,6 +28,9 @@
 #define PAUSE_LAST_MS 5000
 /* The lease of an entry whose client sleeps at the door, for HOLD_RETRY_MS at a time. */
 #define AT_DOOR_MS 15000
+/* How long a break waits for the end of the holder's connection, and how often it looks. */
+#define END_MS 1000
+#define END_AGAIN_MS 5
 
 /* Can the strategy lock a name of this length? Returns 0, or -1 and sets *err. */
 static int check_name(const struct mysql_backend *my, const char *name, struct error *err)
@@ -337,15 +340,21 @@ int lease_show(struct backend *backend, const struct request *request, struct ro
 	return failed;
 }
 
-/* End the connection that has passed the door. The user has confirmed that its command is dead. */
+/*
+ * End the connection that has passed the door. The user has confirmed that its command is dead. KILL
+ * returns before the server has ended it and opened the door, so repeat it until there is none.
+ */
 static enum outcome end_connection(struct mysql_backend *my, int64_t number, struct error *err)
 {
 	const struct sql_value values[] = { SQL_INT("connection", number), SQL_LAST };
+	const int64_t until_ms = clock_boot_ms() + END_MS;
 
-	if (mysql_run(my, &my->side, sql_kill_connection, values, NULL, err) &&
-	    my->side.code != ER_NO_SUCH_THREAD)
-		return OUTCOME_ERROR;
-	return OUTCOME_HELD;
+	while (!mysql_run(my, &my->side, sql_kill_connection, values, NULL, err)) {
+		if (clock_boot_ms() >= until_ms)
+			return OUTCOME_HELD;
+		poll(NULL, 0, END_AGAIN_MS);
+	}
+	return my->side.code == ER_NO_SUCH_THREAD ? OUTCOME_HELD : OUTCOME_ERROR;
 }
 
 enum outcome lease_break(struct backend *backend, const char *name, const struct row *row,
