@@ -341,8 +341,9 @@ int lease_show(struct backend *backend, const struct request *request, struct ro
 }
 
 /*
- * End the connection that has passed the door. The user has confirmed that its command is dead. KILL
- * returns before the server has ended it and opened the door, so repeat it until there is none.
+ * End the connection that has passed the door. The user has confirmed that its command is dead.
+ * KILL returns before the server has ended it and opened the door, so repeat it until there is
+ * none.
  */
 static enum outcome end_connection(struct mysql_backend *my, int64_t number, struct error *err)
 {
