@@ -63,6 +63,7 @@ without() {
 	without mysql://127.0.0.1/db WITH_MYSQL=no
 }
 
+# bats test_tags=long
 @test "all parts left out, and then one of them after all" {
 	without mysql://127.0.0.1/db "${NOTHING[@]}"
 	equal "${lines[1]}" "with file"
@@ -116,6 +117,7 @@ without() {
 	not equal "$(stat -c %y built/cmd/main.o)" "${before%%$'\n'*}"
 }
 
+# bats test_tags=long
 @test "BINDIR and LIBDIR with spaces, given to make install alone" {
 	local parts=(WITH_REDIS=no WITH_MYSQL=no) before
 	build "${parts[@]}"
@@ -174,6 +176,7 @@ without() {
 	equal "$output" ""
 }
 
+# bats test_tags=long
 @test "make dist: a tarball that builds without git, and packs itself again" {
 	local version
 	version=$(sed -n 's/^#define DLOCK_VERSION "\(.*\)"$/\1/p' "$TOP/src/base/version.h")

@@ -40,11 +40,11 @@ connections() {
 	ask "SELECT ID FROM information_schema.PROCESSLIST WHERE USER = '$MYSQL_USER' ORDER BY ID"
 }
 
-# kill_connections: the server ends all connections of dlock
+# kill_connections: the server ends all connections of dlock. One may have ended by itself before.
 kill_connections() {
 	local id
 	for id in $(connections); do
-		ask "KILL $id"
+		ask "KILL $id" || [[ $'\n'$(connections)$'\n' != *$'\n'$id$'\n'* ]]
 	done
 }
 
