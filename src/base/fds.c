@@ -7,8 +7,8 @@
 
 #define FIRST 3
 /*
- * The kernel returns the lowest free number, so that between the program's own descriptors no more
- * are unused than it has closed: less than this.
+ * The kernel returns the lowest free number. So there are no more unused numbers between the
+ * program's own descriptors than it has closed, and it closes fewer than this.
  */
 #define UNUSED_MOST 32
 

@@ -7,8 +7,9 @@
 
 /*
  * Close the descriptors from 3 on that the program was started with: those without the
- * close-on-exec flag, which all of its own descriptors have. Returns 0, or -1 with errno if the
- * kernel refuses close_range().
+ * close-on-exec flag, which all of its own descriptors have. Its own ones must have got the lowest
+ * free numbers; one that was moved far above the others is closed, too. Returns 0, or -1 with errno
+ * if the kernel refuses close_range().
  */
 int fds_close_inherited(void);
 

@@ -342,8 +342,8 @@ int lease_show(struct backend *backend, const struct request *request, struct ro
 
 /*
  * End the connection that has passed the door. The user has confirmed that its command is dead.
- * KILL returns before the server has ended it and opened the door, so repeat it until there is
- * none.
+ * KILL returns before the server has ended the connection and opened the door, so repeat it until
+ * the server knows no such connection.
  */
 static enum outcome end_connection(struct mysql_backend *my, int64_t number, struct error *err)
 {
