@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
 /* Tests src/base/fds.c. */
-#include <errno.h>
 #include <fcntl.h>
 #include <sched.h>
 #include <stdlib.h>
@@ -19,10 +18,12 @@ static bool is_open(int fd)
 	return fcntl(fd, F_GETFD) >= 0;
 }
 
-/* Its own descriptor is the lowest that is free, with inherited ones below and far above it. */
+/* Its own descriptors have low numbers, with inherited ones below, between and far above them. */
 static void test_closing(void)
 {
 	const int below = dup(1), own = fcntl(1, F_DUPFD_CLOEXEC, 0);
+	/* It has closed those between this one and the first one. */
+	const int later = fcntl(1, F_DUPFD_CLOEXEC, own + 20);
 
 	unit_case("inherited ones");
 	dup2(1, own + 1);
@@ -30,10 +31,12 @@ static void test_closing(void)
 	CHECK_INT(fds_close_inherited(), 0);
 	CHECK(!is_open(below));
 	CHECK(is_open(own));
+	CHECK(is_open(later));
 	CHECK(!is_open(own + 1));
 	CHECK(!is_open(HIGH));
 	CHECK(is_open(1));
 	close(own);
+	close(later);
 }
 
 /* In a child: nothing is known of standard output there. */
