@@ -48,12 +48,13 @@ keys() {
 	screen send-keys "$@"
 }
 
-# asks_shell: the shell reads a line. What is typed before the shell has given the terminal's modes back
-# would end in a carriage return, and no line with it.
-asks_shell() {
+# shell_reads: the shell has the terminal, and reads a line from it. A line that is typed before the
+# shell has restored the terminal's modes ends in a carriage return, and `read` does not return.
+shell_reads() {
 	types 'clear; echo ask""ing; read x; echo got $x'
 	wait_until 5 shows '^asking'
 	types word
+	wait_until 5 shows '^got word'
 }
 
 # The screen shows what was typed as well as what came of it: probes print text that
@@ -173,8 +174,7 @@ job_is_gone() {
 	keys C-c
 	wait_until 5 prompt 130
 	is_free
-	asks_shell
-	wait_until 5 shows '^got word'
+	shell_reads
 }
 
 @test "in a pipeline, less has the keyboard while the command runs and after it" {
@@ -230,8 +230,8 @@ job_is_gone() {
 	# The status is that of the last program.
 	wait_until 5 prompt 0
 	is_free
-	# The other one gets it, and keeps it when the command ends. The command waits, because bash takes a
-	# job for stopped if dlock ends just when the other program, which was stopped, goes on.
+	# The other one gets it, and keeps it when the command ends. The command waits, because bash
+	# takes a job for stopped if dlock ends just when the other program, which was stopped, goes on.
 	types 'clear; $DLOCK run '"$LOCK"' -- sh -c "read line </dev/tty; echo \$line; sleep 0.5" | sh -c "read line; echo fi\"\"rst \$line; read line </dev/tty; echo sec\"\"ond \$line"'
 	wait_until 5 is_held
 	types one
@@ -257,8 +257,7 @@ job_is_gone() {
 	types 'clear; $DLOCK run '"$LOCK"' -- sh -c "echo run\"\"ning; exec sleep 300" &'
 	# The line may stand behind the next prompt.
 	wait_until 5 shows 'running$'
-	asks_shell
-	wait_until 5 shows '^got word'
+	shell_reads
 	# The job can be brought back to the foreground and interrupted.
 	types 'clear; fg'
 	wait_until 5 shows 'DLOCK run'

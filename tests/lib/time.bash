@@ -90,8 +90,8 @@ wait_until() {
 	done
 }
 
-# holds_for MS COMMAND...: COMMAND succeeds now, every 0.1 s, and when MS are over. What it finds does
-# not come back by itself once it has gone.
+# holds_for MS COMMAND...: COMMAND succeeds now, every 0.1 s, and when MS are over. A failure that is
+# shorter than this may go unnoticed; a process that is dead and a hold that is lost stay so.
 holds_for() {
 	local ms=$1 deadline
 	shift
