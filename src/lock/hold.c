@@ -99,7 +99,10 @@ static void describe_loss(const struct lock_view *view, struct error *err)
 		error_set(err, ERROR_REFUSED, 0, "this token does not hold the lock: it is free");
 }
 
-/* The hold of the request's token in *hold: HELD, LOST or ERROR. */
+/*
+ * The hold of the request's token in *hold: HELD, LOST or ERROR. A hold that is only retained is
+ * LOST, and is in *hold nevertheless.
+ */
 static enum outcome find_hold(struct backend *backend, const struct request *request,
 			      struct hold_view *hold, struct error *err)
 {
@@ -108,10 +111,10 @@ static enum outcome find_hold(struct backend *backend, const struct request *req
 
 	if (hold_view(backend, request->name, request->token, &view, err))
 		return OUTCOME_ERROR;
-	for (size_t i = 0; i < view.hold_count && outcome != OUTCOME_HELD; i++)
+	for (size_t i = 0; i < view.hold_count; i++)
 		if (view.holds[i].mine) {
 			*hold = view.holds[i];
-			outcome = OUTCOME_HELD;
+			outcome = hold->holder.kept_ms ? OUTCOME_LOST : OUTCOME_HELD;
 		}
 	if (outcome == OUTCOME_LOST)
 		describe_loss(&view, err);
@@ -225,7 +228,8 @@ enum outcome hold_release_other(struct backend *backend, const struct request *r
 	int64_t keep_ms = 0, end_ms;
 	enum outcome outcome = find_hold(backend, request, &hold, err);
 
-	if (outcome == OUTCOME_ERROR)
+	/* A second release does not end the minimum hold. */
+	if (outcome == OUTCOME_ERROR || hold.holder.kept_ms)
 		return outcome;
 	/* Its command may still run, and a release is for dead commands only. */
 	if (outcome == OUTCOME_HELD && backend->session)

@@ -40,10 +40,9 @@ static void add_row(struct lock_view *view, const struct row *row)
 					  : add_view(&view->waiters, &view->waiter_count);
 
 	*to = (struct hold_view){ .mode = row->mode, .slots = row->slots, .fence = row->fence,
-				  .age_ms = lease_shown(row->age_ms) };
+				  .age_ms = lease_shown(row->age_ms), .mine = row->mine };
 	holder_decode(&to->holder, row->text, strlen(row->text));
 	to->expires_ms = expires_in(row, &to->holder);
-	to->mine = row->mine && !to->holder.kept_ms;
 	memcpy(to->id, row->id, ROW_ID_SIZE);
 }
 

@@ -18,7 +18,7 @@ struct hold_view {
 	uint64_t fence;		/* 0: not known, or a waiter */
 	int64_t age_ms;		/* since it holds, or waits; -1: not known */
 	int64_t expires_ms;	/* from now; -1: not before it is released */
-	bool mine;		/* of the token of the view, and not only retained */
+	bool mine;		/* of the token of the view */
 	char id[ROW_ID_SIZE];	/* see struct row */
 };
 

@@ -1675,7 +1675,7 @@ os.execvp(sys.argv[1], sys.argv[1:])' "$DLOCK" acquire --pid "$OWNER" "$LOCK" >t
 
 # ---- --min-hold
 
-@test "--min-hold: release returns at once, the lock stays for the rest" {
+@test "--min-hold: release returns at once, the lock stays for the rest, whoever releases again" {
 	local pid=()
 	owner
 	for how in lease pid; do
@@ -1688,6 +1688,8 @@ os.execvp(sys.argv[1], sys.argv[1:])' "$DLOCK" acquire --pid "$OWNER" "$LOCK" >t
 		timed give
 		equal "$status" 0
 		took "$MS" 0 1500
+		# As of a script that releases, and once more in a trap when it ends.
+		run -123 give
 		if ! is_held; then
 			now
 			((NOW - start >= 1950)) || fail "free before its time ($how)"

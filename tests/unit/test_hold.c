@@ -234,6 +234,11 @@ static void test_release(void)
 	stored[0].age_ms = 2000;
 	CHECK_INT(hold_release_other(&backend, &request, &err), OUTCOME_HELD);
 	CHECK_INT(asked.keep_ms, 0);
+	/* Once it has been released, no second release ends the minimum hold. */
+	store_row(0, "x", true, true, "host=h&min=1500&kept=99");
+	asked.name = NULL;
+	CHECK_INT(hold_release_other(&backend, &request, &err), OUTCOME_LOST);
+	CHECK(!asked.name);
 }
 
 static void test_break(void)
