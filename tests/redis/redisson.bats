@@ -411,6 +411,17 @@ nothing_but_fences() {
 	hears 'a free'
 }
 
+@test "--min-hold of a read lock may be longer than the leases of Java's watchdog" {
+	export DLOCK_BACKEND="$BASE&lock=readwrite&watchdog=2s"
+	"$DLOCK" run -s -t 1s --min-hold 20s "$LOCK" -- true
+	between "$(rcli pttl "$LOCK")" 15000 20000
+	run --separate-stderr -125 "$DLOCK" run -s -t 3s "$LOCK" -- true
+	TOKEN=$("$DLOCK" acquire -s -t 1s "$LOCK")
+	run --separate-stderr -125 "$DLOCK" renew -t 3s "$LOCK" "$TOKEN"
+	one_line 'shared hold of Redisson can have a TTL of 2000 ms'
+	"$DLOCK" release "$LOCK" "$TOKEN"
+}
+
 @test "replies lost, a connection cut: each request is carried out once, and nothing is left" {
 	local lock mode
 	start_proxy "$REDIS_PORT"

@@ -193,7 +193,6 @@ end
 
 local function renew(ms, text)
   local mine, left = own_mode()
-  if refuses(mine, ms) then return {3} end
   if not mine then return {is_free() and 0 or 2} end
   keep_fence()
   local number, since, stored = holder(token)
@@ -264,7 +263,7 @@ end
 if what == 'acquire' then
   return acquire(ARGV[4], ARGV[5], ARGV[6], ARGV[7], ARGV[8], ARGV[9])
 end
-if what == 'renew' then return renew(ARGV[4], ARGV[5]) end
+if what == 'renew' then return refuses(ARGV[4]) and {3} or renew(ARGV[4], ARGV[5]) end
 if what == 'release' then return release(ARGV[4], ARGV[5], ARGV[6] == '1', ARGV[7]) end
 if what == 'show' then return show() end
 return break_hold(ARGV[4])

@@ -195,7 +195,7 @@ local function other_slots(wanted)
 end
 
 -- The watchdog of a Java reader sets the lease of the whole lock: see redisson.c.
-local function refuses(mine, ms) return mine == 's' and tonumber(ms) > tonumber(most) end
+local function refuses(ms) return own_mode() == 's' and tonumber(ms) > tonumber(most) end
 
 local function is_free() return free or kind == 'none' end
 
