@@ -645,6 +645,28 @@ one_waits() {
 # ---- restarts
 
 # [23]
+@test "a node that reports a lease of a year keeps nobody from the majority of old nodes" {
+	local node
+	P_NODES=$T/faked
+	HOSTS=
+	clocked redis-server
+	for node in 1 2 3; do
+		REDIS_SERVER=$T/clocked redis_start "$P_NODES/$node"
+		SERVICES+=("$(<"$P_NODES/$node/pid")")
+		HOSTS+=${HOSTS:+,}127.0.0.1:$(<"$P_NODES/$node/port")
+	done
+	DLOCK_BACKEND=redlock://$HOSTS
+	clock +172800
+	at 2 set "$KEY" foreign px 31536000000
+	hold -n -t 3s --
+	release
+	at 2 set "$KEY" forger
+	at 2 hset "{$KEY}:holders" forger "7 7 ttl=9000000000000000"
+	hold -n -t 3s --
+	release
+	equal "$(at 2 get "$KEY")" forger
+}
+
 @test "nodes that were restarted within the TTL do not vote" {
 	private_redlock 3 --save ''
 	DLOCK_BACKEND=$P_URI

@@ -26,7 +26,10 @@
 #define SPLIT_TRIES 6
 /* A younger hold of a minority may be that of a client in the middle of its try. */
 #define TRYING_MS 1000
-/* A server that has been up for this long counts as old, unless a TTL is longer. */
+/*
+ * A server that has been up for this long counts as old, unless the requested TTL is longer. One
+ * node that reports an endless lease must not keep all others from voting.
+ */
 #define OLD_MS (INT64_C(24) * 3600 * 1000)
 
 /* The answers of the nodes in one try. */
@@ -84,12 +87,12 @@ static void read_busy(const struct redis_client *client, const redisReply *reply
 {
 	redisReply *const *e = reply->element;
 	const int count = count_holder(client, e[5]->str);
+	int64_t ttl_ms = e[7]->integer > e[1]->integer ? e[7]->integer : e[1]->integer;
 
 	ballot->left_ms[ballot->votes.busy++] = e[1]->integer;
-	if (e[7]->integer > ballot->longest_ttl_ms)
-		ballot->longest_ttl_ms = e[7]->integer;
-	if (e[1]->integer > ballot->longest_ttl_ms)
-		ballot->longest_ttl_ms = e[1]->integer;
+	ttl_ms = clock_earlier(ttl_ms, OLD_MS);
+	if (ttl_ms > ballot->longest_ttl_ms)
+		ballot->longest_ttl_ms = ttl_ms;
 	if (count <= ballot->most)
 		return;
 	ballot->most = count;

@@ -11,11 +11,10 @@
  * follows the request on the same connection.
  *
  * - A node that was restarted within the TTL may have lost a lock. It gives the lock like all
- * others,
- *   so that it keeps others out, but its vote does not count until it is as old as the longest TTL
- *   that any node reports. An acquisition does not wait for nodes beyond the first majority if it
- *   has been up for a day. Otherwise it waits for node-timeout, because a node without an answer
- *   may know a longer TTL.
+ *   others, so that it keeps others out, but its vote does not count until it is as old as the
+ *   longest TTL that any node reports, or has been up for a day and for the requested TTL. An
+ *   acquisition does not wait for nodes beyond the first majority if it has been up for a day.
+ *   Otherwise it waits for node-timeout, because a node without an answer may know a longer TTL.
  * - A renewal needs a majority that still has the hold. It restores the lock on the nodes that have
  *   lost it, and never takes it from anybody. Once the majority is lost, the hold is lost.
  * - The fence is the clock of the client, or the last fence of a node plus 1 if that is more. The
