@@ -13,9 +13,6 @@
 #include "redlock.h"
 #include "validity.h"
 
-/* Waiters for the end of a lease try one after the other, at this distance. */
-#define STAGGER_MS 30
-#define STAGGER_MOST 20
 /*
  * After a try in which nobody got a majority, each client pauses for a random time. Its bound
  * doubles SPLIT_DOUBLED times.
@@ -298,25 +295,17 @@ static int64_t split_pause(struct redlock *lock)
 static int64_t choose_retry(struct redlock *lock, struct ballot *ballot)
 {
 	struct redis_client *client = &lock->client;
-	const int64_t now = clock_boot_ms();
-	const int64_t retry_ms = hold_retry_at(-1, ballot->ahead <= 0,
-					       ballot->most > 0 && ballot->foreign);
-	int64_t left_ms, ahead = ballot->ahead < 0 ? 0 : ballot->ahead;
+	int64_t left_ms;
 
 	if (is_split(client, ballot))
-		return now + 1 + split_pause(lock);
+		return clock_boot_ms() + 1 + split_pause(lock);
 	lock->splits = 0;
 	if (ballot->votes.granted >= client->quorum)
 		left_ms = ballot->young_ms;
 	else
 		left_ms = redlock_free_in(ballot->left_ms, (size_t)ballot->votes.busy,
 					  client->quorum - ballot->votes.granted);
-	if (left_ms >= HOLD_RETRY_MS)
-		return retry_ms;
-	if (ahead > STAGGER_MOST)
-		ahead = STAGGER_MOST;
-	return clock_earlier(retry_ms, now + left_ms + 2 + ahead * STAGGER_MS +
-				      rand() % STAGGER_MS);
+	return hold_retry_at(left_ms, ballot->ahead <= 0, ballot->most > 0 && ballot->foreign);
 }
 
 /* Record the reason if nobody gets the lock because too many of its nodes do not vote. */
