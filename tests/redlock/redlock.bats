@@ -490,6 +490,7 @@ node_has_fence() {
 	hold -t 2s -- "$TOOLS/witness" -i -l "$T/log"
 	wait_until 5 has_line log alive
 	contend "$COMMAND"
+	wait_until 5 one_waits
 	for node in 1 2 3; do
 		freeze "$node"
 	done
