@@ -589,7 +589,7 @@ in_check() {
 	local waiter
 	zk_proxy
 	hold -t 4s --
-	wait_in_line 1 -b "$PROXY?timeout=300ms&connect-timeout=300ms" -t 15s -w 30s -- true
+	wait_in_line 1 -b "$PROXY?timeout=700ms&connect-timeout=700ms" -t 15s -w 30s -- true
 	waiter=$PID
 	keeper_of "$waiter"
 	guard_of "$waiter"
