@@ -206,6 +206,7 @@ is_silent() {
 	wait_until 5 child "$outside" sleep
 	inside=$CHILD
 	kill -STOP "$outside"
+	wait_until 5 stopped "$outside"
 	kill -TERM "$HOLDER"
 	wait_until 5 not alive "$inside"
 	idles "$GUARD"
