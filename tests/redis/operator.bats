@@ -238,16 +238,20 @@ probe_owner() {
 }
 
 @test "status --names of 80,000 locks is fast, and prints each once" {
+	local start
 	private_redis
 	# The lock and the notes of its holder are two keys with one name.
 	redis_at "$P_DIR" eval 'for i = 1, 80000 do
 		redis.call("SET", "dlock:" .. i, "x")
 		if i % 2 == 0 then redis.call("HSET", "{dlock:" .. i .. "}:holders", "a", "b") end
 	end' 0 >reply
-	timed "$DLOCK" status -b "$P_URI" --names
-	equal "$status" 0
-	took "$MS" 0 2500
-	printf '%s\n' {1..80000} | LC_ALL=C sort | diff - <(printf '%s\n' "$output")
+	# `run` would spend a second on so many lines.
+	now
+	start=$NOW
+	"$DLOCK" status -b "$P_URI" --names >names
+	now
+	took $((NOW - start)) 0 2500
+	printf '%s\n' {1..80000} | LC_ALL=C sort | diff - names
 }
 
 @test "status of a lock and the list of all: 122, and the message names the server" {
