@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "base/memory.h"
+#include "base/signals.h"
 #include "lock/hold.h"
 #include "lock/name.h"
 #include "log.h"
@@ -151,6 +152,9 @@ static int work_apart(struct session *session, struct error *err)
 		continue;
 	if (WIFEXITED(end))
 		return WEXITSTATUS(end);
+	/* The reader of the output has gone, as in `dlock status | head`. */
+	if (WTERMSIG(end) == SIGPIPE)
+		signals_exit(SIGPIPE, false);
 	error_set(err, ERROR_UNAVAILABLE, 0, "%s: the client library crashed (signal %d) on the "
 		  "server's answer", session->settings.location, WTERMSIG(end));
 	return log_fail(err);

@@ -134,6 +134,13 @@ refused() {
 	release
 }
 
+@test "a reader of the output that has gone ends dlock by SIGPIPE, without a message" {
+	mkfifo pipe
+	run --separate-stderr -141 env --default-signal=PIPE \
+		sh -c 'exec 7<>pipe >pipe 7>&- && exec "$DLOCK" status "$LOCK"'
+	equal "$stderr" ""
+}
+
 @test "error: the server takes no more connections" {
 	private_zookeeper maxClientCnxns=1
 	local address=127.0.0.1:$P_PORT
