@@ -213,18 +213,16 @@ static int check_operands(const struct command *command, const struct options *o
 {
 	const int most = command->least && options->ended && options->named ? options->named
 									    : command->most;
-	char shown[SHOWN_SIZE];
 
 	if (options->operand_count < command->least)
 		return error_set(err, ERROR_USAGE, 0, options_may_be_cut(options)
 				 ? "no NAME given; a URI with & needs quotes in a shell"
 				 : "no NAME given; usage: dlock %s", command->usage);
+	/* The word is not shown, because it may be a token. */
 	if (options->operand_count > most)
 		return error_set(err, ERROR_USAGE, 0, options->ended
-				 ? "'%s': a command behind '--' is for 'dlock run' only"
-				 : "'%s' is one operand too many; usage: dlock %s",
-				 uri_redact(options->operands[most], shown,
-					    sizeof(shown)), command->usage);
+				 ? "a command behind '--' is for 'dlock run' only"
+				 : "too many operands; usage: dlock %s", command->usage);
 	return 0;
 }
 

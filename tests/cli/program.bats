@@ -198,12 +198,12 @@ misused() {
 @test "a wrong command line: one line with what to write" {
 	local token=0123456789abcdef0123456789abcdef
 	misused 125 "no NAME given; usage: dlock wait [OPTION]... NAME..." wait
-	misused 125 "'b' is one operand too many; usage: dlock acquire [OPTION]... NAME" acquire a b
-	misused 125 "'x' is one operand too many; usage: dlock release [OPTION]... NAME [TOKEN]" \
+	misused 125 "too many operands; usage: dlock acquire [OPTION]... NAME" acquire a b
+	misused 125 "too many operands; usage: dlock release [OPTION]... NAME [TOKEN]" \
 		release a "$token" x
 	local word
 	for word in acquire wait break; do
-		misused 125 "'cmd': a command behind '--' is for 'dlock run' only" "$word" a -- cmd
+		misused 125 "a command behind '--' is for 'dlock run' only" "$word" a -- cmd
 	done
 	for word in short "$token+0" "$token+01" "$token+1000000" "$token+"; do
 		misused 125 "this is no token: a token is the 32 hex digits that 'dlock acquire' prints, or these with a level: TOKEN+1" \
@@ -215,7 +215,7 @@ misused() {
 	misused 125 "there is also 'hi': put all of the STRING of -c in quotes" run a -c echo hi
 	misused 125 "'-n' is after NAME: options go before it" run a -n -c true
 	misused 125 "there is no terminal to ask on; --yes breaks the lock without asking" break a
-	misused 125 "'b' is one operand too many; usage: dlock help [COMMAND]" help run b
+	misused 125 "too many operands; usage: dlock help [COMMAND]" help run b
 	misused 125 "no help for 'frob', which is no command; try 'dlock --help'" help frob
 	local example="belongs behind the name of a command, as in 'dlock run [OPTION]... NAME -- COMMAND'"
 	misused 125 "option -b $example" -b file: status
@@ -224,13 +224,12 @@ misused() {
 	misused 125 "option --frob $example" --frob
 	misused 125 "'status' has no option -n; try 'dlock status --help'" status -n
 	misused 125 "'break' has no option -y; try 'dlock break --help'" break -y a
-	misused 125 "'x' is one operand too many; usage: dlock version [OPTION]..." version x
+	misused 125 "too many operands; usage: dlock version [OPTION]..." version x
 	misused 125 "--pid 4194304: there is no such process" acquire --pid 4194304 a
 	misused 125 "unknown option -x; a lock is exclusive unless --shared is given" \
 		run --ttl=1m -xn a -- true
+	misused 125 "too many operands; usage: dlock check [OPTION]..." check redis://u:secret@h
 	# A backend without its -b may have a password.
-	misused 125 "'redis://u:***@h' is one operand too many; usage: dlock check [OPTION]..." \
-		check redis://u:secret@h
 	misused 125 "one NAME is wanted before '--', but there is also 'redis://u:***@h'" \
 		run a redis://u:secret@h -- true
 	misused 125 "unknown command 'redis://u:***@h'; try 'dlock --help', or to run a command under a lock: dlock run \

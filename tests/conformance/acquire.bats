@@ -427,7 +427,14 @@ WAYS='argument environment stdin crlf open'
 		run --separate-stderr -125 "$DLOCK" "$verb" "$LOCK" ''
 		run --separate-stderr -125 "$DLOCK" "$verb"
 		run --separate-stderr -125 "$DLOCK" "$verb" "$LOCK" "$TOKEN" more
+		for way in "-- $TOKEN" "more $TOKEN"; do
+			# shellcheck disable=SC2086 # words
+			run --separate-stderr -125 "$DLOCK" "$verb" "$LOCK" $way
+			[[ $stderr != *"$TOKEN"* ]] || fail "shows the token"
+		done
 	done
+	run --separate-stderr -125 "$DLOCK" acquire "$LOCK" "$TOKEN"
+	[[ $stderr != *"$TOKEN"* ]] || fail "shows the token"
 	holds
 	give
 }
