@@ -7,6 +7,7 @@
 #include <sys/socket.h>
 
 #include "backends/redis/conn.h"
+#include "base/clock.h"
 #include "base/error.h"
 #include "unit.h"
 
@@ -118,9 +119,40 @@ static void test_floods(void)
 	CHECK_INT(count_taken("*262144\r\n", piece, size, 20000), 16383);
 }
 
+/* A server that reports 10 s may have been up for 9.001 s. */
+static void test_age(void)
+{
+	static const struct redis_address aged = { .label = "server", .age = true };
+	static const struct {
+		const char *uptime;
+		int64_t age_s;
+	} rows[] = { { "0", 0 }, { "1", 0 }, { "10", 9 }, { "31", 30 }, { "99999999999", 99999999998 },
+		     { "9223372036854775807", 92233720367 } };
+
+	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
+		struct redis_conn conn = { .address = &aged, .fd = -1, .set_fd = -1 };
+		struct error err = { 0 };
+		char text[100], info[80];
+		int ends[2];
+
+		unit_case("%s", rows[i].uptime);
+		CHECK_INT(socketpair(AF_UNIX, SOCK_STREAM, 0, ends), 0);
+		fcntl(ends[0], F_SETFL, O_NONBLOCK);
+		redis_conn_begin(&conn, ends[0], false);
+		snprintf(info, sizeof(info), "run_id:a\r\nuptime_in_seconds:%s\r\n", rows[i].uptime);
+		snprintf(text, sizeof(text), "$%zu\r\n%s\r\n", strlen(info), info);
+		CHECK_INT(write(ends[1], text, strlen(text)), strlen(text));
+		CHECK_STR(take_replies(&conn, &err), NULL);
+		CHECK_INT((clock_boot_ms() - conn.started_ms) / 1000, rows[i].age_s);
+		redis_conn_close(&conn);
+		close(ends[1]);
+	}
+}
+
 int main(void)
 {
 	test_texts();
+	test_age();
 	test_floods();
 	return unit_done();
 }

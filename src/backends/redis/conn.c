@@ -384,17 +384,21 @@ static int feed_reader(struct redis_conn *conn, struct error *err)
 	return 1;
 }
 
-/* Read the age and the identity of the server from INFO. */
+/*
+ * Read the age and the identity of the server from INFO. The server computes its uptime from two
+ * times that are both cut to whole seconds.
+ */
 static void read_age(struct redis_conn *conn, const redisReply *reply)
 {
-	char uptime[24];
+	char uptime[12];
+	long long seconds;
 
 	if (!redis_is_text(reply))
 		return;
 	redis_info_field(reply->str, "uptime_in_seconds", uptime, sizeof(uptime));
 	redis_info_field(reply->str, "run_id", conn->run_id, sizeof(conn->run_id));
-	conn->uptime_s = strtoll(uptime, NULL, 10);
-	conn->known_ms = clock_boot_ms();
+	seconds = strtoll(uptime, NULL, 10);
+	conn->started_ms = clock_boot_ms() - (seconds > 1 ? seconds - 1 : 0) * 1000;
 	conn->known = uptime[0];
 }
 

@@ -44,7 +44,7 @@ struct redis_conn {
 	bool replica;			/* address->master is set, and it is a replica */
 	/* With address->age, once INFO was answered (known): */
 	bool known;
-	int64_t uptime_s, known_ms;	/* the uptime at known_ms (CLOCK_BOOTTIME) */
+	int64_t started_ms;		/* CLOCK_BOOTTIME: the server started then, or before */
 	char run_id[41];
 };
 

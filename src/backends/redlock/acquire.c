@@ -66,7 +66,7 @@ static int64_t server_age(const struct redis_server *node)
 {
 	const struct redis_conn *conn = &node->main;
 
-	return conn->known ? redlock_age(conn->uptime_s) + clock_boot_ms() - conn->known_ms : -1;
+	return conn->known ? clock_boot_ms() - conn->started_ms : -1;
 }
 
 static int count_holder(const struct redis_client *client, const char *digest)

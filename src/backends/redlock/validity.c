@@ -4,11 +4,6 @@
 
 #include <stdlib.h>
 
-int64_t redlock_age(int64_t uptime_s)
-{
-	return uptime_s > 1 ? (uptime_s - 1) * 1000 : 0;
-}
-
 bool redlock_decided(int nodes, struct redlock_votes votes)
 {
 	const int quorum = nodes / 2 + 1, minority = nodes - quorum;

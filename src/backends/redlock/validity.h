@@ -9,12 +9,6 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/*
- * Returns the least age, in ms, of a server whose INFO reports this uptime. The server computes it
- * from two times that are both cut to whole seconds.
- */
-int64_t redlock_age(int64_t uptime_s);
-
 /* Counts of nodes in a round of acquisition. */
 struct redlock_votes {
 	/*
