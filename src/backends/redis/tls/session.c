@@ -6,7 +6,6 @@
 #include "backends/redis/tls.h"
 
 #include <errno.h>
-#include <limits.h>
 #include <openssl/err.h>
 #include <openssl/ssl.h>
 #include <openssl/x509v3.h>
@@ -290,19 +289,14 @@ static int tls_handshake(struct redis_tls_session *session, short *wanted, struc
 	return result == 1 ? 1 : handle_failure(session, result, wanted, err);
 }
 
-static int clamp_size(size_t size)
-{
-	return size > INT_MAX ? INT_MAX : (int)size;
-}
-
 static ssize_t tls_read(struct redis_tls_session *session, void *data, size_t size, short *wanted,
 			struct error *err)
 {
 	int result;
 
 	ERR_clear_error();
-	result = SSL_read(session->ssl, data, clamp_size(size));
-	return result > 0 ? result : handle_failure(session, result, wanted, err);
+	result = SSL_read_ex(session->ssl, data, size, &size);
+	return result == 1 ? (ssize_t)size : handle_failure(session, result, wanted, err);
 }
 
 /*
@@ -325,9 +319,9 @@ static ssize_t tls_write(struct redis_tls_session *session, const void *data, si
 	int result, state;
 
 	ERR_clear_error();
-	result = SSL_write(session->ssl, data, clamp_size(size));
-	if (result > 0)
-		return result;
+	result = SSL_write_ex(session->ssl, data, size, &size);
+	if (result == 1)
+		return (ssize_t)size;
 	state = handle_failure(session, result, wanted, err);
 	if (state < 0 && err->kind == ERROR_UNAVAILABLE)
 		read_alert(session, err);
