@@ -312,6 +312,7 @@ int redis_show_rows(struct redis_client *client, const struct request *request, 
 		    int *answers, struct error *err);
 /* See struct backend_ops. */
 void redis_close(struct backend *backend);
+int redis_connect(struct backend *backend, const struct request *request, struct error *err);
 backend_grant_fn redis_acquire, redis_renew;
 backend_release_fn redis_release;
 backend_show_fn redis_show;

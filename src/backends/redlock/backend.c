@@ -92,17 +92,10 @@ static struct backend *redlock_open(const struct uri *uri, struct error *err)
 	return NULL;
 }
 
-static int redlock_connect(struct backend *backend, const struct request *request,
-			   struct error *err)
-{
-	(void)request;
-	return redis_reach(redis_from_backend(backend), backend->connect_timeout_ms, err);
-}
-
 const struct backend_ops redlock_ops = {
 	.open = redlock_open,
 	.close = redis_close,
-	.connect = redlock_connect,
+	.connect = redis_connect,
 	.acquire = redis_acquire,
 	.renew = redis_renew,
 	.release = redis_release,
