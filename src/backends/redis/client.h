@@ -58,13 +58,12 @@ struct redis_route {
 	struct redis_endpoint *endpoints;	/* of the URI: sentinels, or nodes of the cluster */
 	size_t count;
 	size_t next;			/* the endpoint to ask next */
-	/* Connections lost in a row, in a cluster to nodes of the URI. */
-	size_t lost;
 	/* Sentinel: */
 	char *master;
 	struct redis_client *sentinel;	/* for one sentinel at a time */
 	int64_t named_ms;		/* CLOCK_BOOTTIME before the last answered question */
 	/* Cluster: */
+	size_t lost;			/* connections to nodes of the URI, in a row */
 	struct redis_endpoint target;	/* from MOVED or ASK; port 0: none */
 	bool asking;			/* the next request is to follow ASKING */
 	int hops;			/* since the last good reply */
@@ -255,9 +254,8 @@ int redis_visit_all(struct redis_client *client, redis_visit_fn *visit, void *co
 #define REDIS_ROUTE_PAUSE_MS 100
 
 /*
- * Returns the pause in ms before another try, after a lost connection. With Sentinel there is no
- * pause the first time, because a server may close a connection for its own reasons. A cluster is
- * given up after a try of each node of the URI, and two of the first one.
+ * Returns the pause in ms before another try, after a lost connection. A cluster is given up after
+ * a try of each node of the URI, and two of the first one.
  */
 int64_t redis_after_loss(struct redis_route *route);
 /* Returns the pause before another try, after an error reply. */

@@ -144,7 +144,7 @@ const struct redis_endpoint *redis_cluster_endpoint(const struct redis_route *ro
 	return route->target.port ? &route->target : &route->endpoints[route->next];
 }
 
-/* Choose the next node of the URI. Returns the pause before it, which follows the last node. */
+/* Choose the next endpoint. Returns the pause before it, which follows the last one of the URI. */
 static int64_t start_over(struct redis_route *route)
 {
 	route->target.port = 0;
@@ -267,17 +267,11 @@ static int64_t step_limit(const struct redis_client *client)
 
 int64_t redis_after_loss(struct redis_route *route)
 {
-	if (route->cluster && route->target.port)
-		return start_over(route);
-	route->lost++;
-	if (!route->cluster) {
-		next_endpoint(route);
-		return route->lost > 1 ? REDIS_ROUTE_PAUSE_MS : 0;
+	if (route->cluster && !route->target.port && route->lost++ == route->count) {
+		route->lost = 0;
+		return REDIS_ROUTE_ENDS;
 	}
-	if (route->lost <= route->count)
-		return start_over(route);
-	route->lost = 0;
-	return REDIS_ROUTE_ENDS;
+	return start_over(route);
 }
 
 /* Use strstr() for errors in scripts, which Redis 5 and 6 wrap in another text. */
