@@ -61,7 +61,7 @@ static void take_apart(redisReply *reply)
 		INVARIANT(rows.rows[i].text && strlen(rows.rows[i].id) < ROW_ID_SIZE);
 	if (reply->type == REDIS_REPLY_ARRAY)
 		for (size_t i = 0; i < reply->elements; i++)
-			for (int j = 0; j < 2 && redis_is_text(reply->element[i]); j++) {
+			for (int j = 0; j < 2 && reply->element[i]->type == REDIS_REPLY_STRING; j++) {
 				client.prefix = prefixes[j];
 				list_key(&client, reply->element[i], &rows.names);
 			}

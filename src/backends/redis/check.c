@@ -85,7 +85,7 @@ static void check_info(struct redis_client *client, struct findings *findings)
 	struct error err = { 0 };
 	const redisReply *reply = redis_command(client, argv, &err);
 
-	if (!reply || !redis_is_text(reply)) {
+	if (!reply || reply->type != REDIS_REPLY_STRING) {
 		findings_add(findings, FINDING_WARNING, "info",
 			     "allow INFO, to have version, role, persistence and memory checked",
 			     "cannot be read: %.180s", err.message);
@@ -173,7 +173,7 @@ static int check_node(struct redis_client *client, void *context, struct error *
 	const redisReply *reply = redis_command(client, argv, err);
 	char state[16] = "";
 
-	if (reply && redis_is_text(reply))
+	if (reply && reply->type == REDIS_REPLY_STRING)
 		redis_info_field(reply->str, "cluster_state", state, sizeof(state));
 	if (!reply)
 		findings_add(findings, FINDING_WARNING, "node", err->kind == ERROR_REFUSED

@@ -186,22 +186,22 @@ static int begin_connection(struct redis_server *server, struct redis_conn *conn
 static void send_request(const struct redis_client *client, struct redis_server *server,
 			 const struct redis_call *call, bool as_text)
 {
-	const char *argv[3 + REDIS_KEYS + 3 + REDIS_ARGUMENTS + 4];
+	const char *argv[3 + REDIS_KEYS + 3 + REDIS_ARGUMENTS + 4 + 1];
 	char owner[REDIS_OWNER_SIZE], keys[REDIS_DIGITS_SIZE], most[REDIS_DIGITS_SIZE];
 	const struct script *script = client->kind ? &script_redisson : &script_plain;
 	struct redis_conn *conn = conn_of(server, call);
 	int argc = 3;
 
 	if (client->route && client->route->asking) {
-		redis_conn_send(conn, 1, (const char *const[]){ "ASKING" });
+		redis_conn_send(conn, (const char *const[]){ "ASKING", NULL });
 		conn->ignored++;
 	}
-	for (int i = 0; i < KEY_CHANNEL && call->what; i++)
-		if (client->keys[i])
-			argv[argc++] = client->keys[i];
 	if (call->what) {
 		argv[0] = as_text ? "EVAL" : "EVALSHA";
 		argv[1] = as_text ? script->text : script->sha1;
+		for (int i = 0; i < KEY_CHANNEL; i++)
+			if (client->keys[i])
+				argv[argc++] = client->keys[i];
 		argv[2] = redis_digits(argc - 3, keys);
 		argv[argc++] = call->what;
 		argv[argc++] = client->keys[KEY_CHANNEL];
@@ -214,12 +214,9 @@ static void send_request(const struct redis_client *client, struct redis_server 
 			argv[argc++] = redis_digits(client->most_read_ms, most);
 			argv[argc++] = client->sharded ? "1" : "0";
 		}
-		redis_conn_send(conn, argc, argv);
-	} else {
-		for (argc = 0; call->command[argc]; argc++)
-			continue;
-		redis_conn_send(conn, argc, call->command);
+		argv[argc] = NULL;
 	}
+	redis_conn_send(conn, call->what ? argv : call->command);
 	server->sent = true;
 	server->as_text = as_text;
 }

@@ -66,7 +66,6 @@ static const struct refusal {
 
 void redis_refusal(const struct redis_address *address, const char *text, struct error *err)
 {
-	err->kind = ERROR_NONE;
 	for (size_t i = 0; i < sizeof(refusals) / sizeof(refusals[0]); i++) {
 		if (!strstr(text, refusals[i].code))
 			continue;
@@ -74,10 +73,9 @@ void redis_refusal(const struct redis_address *address, const char *text, struct
 			  address->cluster && !strcmp(refusals[i].code, "MOVED")
 			  ? "the nodes of the cluster disagree on which of them has the lock"
 			  : refusals[i].advice, text);
-		break;
+		return;
 	}
-	if (err->kind == ERROR_NONE)
-		error_set(err, ERROR_REFUSED, 0, "%s: %.240s", address->label, text);
+	error_set(err, ERROR_REFUSED, 0, "%s: %.240s", address->label, text);
 }
 
 /* ---- bytes ---- */
@@ -194,13 +192,15 @@ bool redis_conn_is_open(const struct redis_conn *conn)
 	return conn->fd >= 0;
 }
 
-void redis_conn_send(struct redis_conn *conn, int argc, const char *const argv[])
+void redis_conn_send(struct redis_conn *conn, const char *const argv[])
 {
 	char *command;
-	/* An int in hiredis 0.14, a long long in 1.0 and later. */
-	const long long length = redisFormatCommandArgv(
-		&command, argc, (const char **)(uintptr_t)argv, NULL);
+	long long length;	/* An int in hiredis 0.14. */
+	int argc = 0;
 
+	while (argv[argc])
+		argc++;
+	length = redisFormatCommandArgv(&command, argc, (const char **)(uintptr_t)argv, NULL);
 	if (length < 0)
 		memory_exit();
 	conn->unsent = memory_resize(conn->unsent, conn->unsent_length + (size_t)length, 1);
@@ -210,9 +210,9 @@ void redis_conn_send(struct redis_conn *conn, int argc, const char *const argv[]
 }
 
 /* Append a command of the login, whose answer is checked. */
-static void send_login(struct redis_conn *conn, int argc, const char *const argv[])
+static void send_login(struct redis_conn *conn, const char *const argv[])
 {
-	redis_conn_send(conn, argc, argv);
+	redis_conn_send(conn, argv);
 	conn->unread++;
 }
 
@@ -221,7 +221,7 @@ void redis_conn_begin(struct redis_conn *conn, int fd, bool subscriber)
 	const struct redis_address *address = conn->address;
 	struct epoll_event input = { .events = EPOLLIN };
 	const char *const login[] = { "AUTH", address->user ? address->user : address->password,
-				      address->password };
+				      address->user ? address->password : NULL, NULL };
 	char db[24];
 
 	conn->fd = fd;
@@ -230,14 +230,14 @@ void redis_conn_begin(struct redis_conn *conn, int fd, bool subscriber)
 	conn->replica = false;
 	conn->reader = make_reader(conn);
 	if (address->password)
-		send_login(conn, address->user ? 3 : 2, login);
+		send_login(conn, login);
 	snprintf(db, sizeof(db), "%ld", address->db);
 	if (address->db && !subscriber)
-		send_login(conn, 2, (const char *const[]){ "SELECT", db });
+		send_login(conn, (const char *const[]){ "SELECT", db, NULL });
 	if (address->master)
-		send_login(conn, 1, (const char *const[]){ "ROLE" });
+		send_login(conn, (const char *const[]){ "ROLE", NULL });
 	if (address->age && !subscriber)
-		send_login(conn, 2, (const char *const[]){ "INFO", "server" });
+		send_login(conn, (const char *const[]){ "INFO", "server", NULL });
 }
 
 /* A server without TLS reads the handshake as the beginning of a long command, and waits. */
@@ -393,7 +393,7 @@ static void read_age(struct redis_conn *conn, const redisReply *reply)
 	char uptime[12];
 	long long seconds;
 
-	if (!redis_is_text(reply))
+	if (reply->type != REDIS_REPLY_STRING)
 		return;
 	redis_info_field(reply->str, "uptime_in_seconds", uptime, sizeof(uptime));
 	redis_info_field(reply->str, "run_id", conn->run_id, sizeof(conn->run_id));
@@ -478,11 +478,6 @@ int redis_conn_poll(struct redis_conn *conn, struct redisReply **reply)
 }
 
 /* ---- the form and meaning of replies ---- */
-
-bool redis_is_text(const struct redisReply *reply)
-{
-	return reply->type == REDIS_REPLY_STRING;
-}
 
 bool redis_has_shape(const struct redisReply *reply, const char *shape)
 {

@@ -64,8 +64,8 @@ bool redis_conn_is_open(const struct redis_conn *conn);
  */
 int redis_conn_reach(struct redis_conn *conn, struct error *err);
 
-/* Append a command to the output. Requests are answered in their order. */
-void redis_conn_send(struct redis_conn *conn, int argc, const char *const argv[]);
+/* Append a command, which ends with NULL, to the output. Requests are answered in their order. */
+void redis_conn_send(struct redis_conn *conn, const char *const argv[]);
 
 /* Set *err for a server that has not answered in time. */
 void redis_conn_silent(const struct redis_conn *conn, struct error *err);
@@ -90,8 +90,6 @@ int redis_conn_poll(struct redis_conn *conn, struct redisReply **reply);
 void redis_refusal(const struct redis_address *address, const char *text, struct error *err);
 
 /* ---- the form and meaning of replies ---- */
-
-bool redis_is_text(const struct redisReply *reply);
 
 /*
  * Is reply an array that begins with elements of these types? A letter for each: 'i' an integer,

@@ -187,7 +187,7 @@ static bool add_master(const redisReply *node, const struct redis_endpoint *from
 	if (!redis_has_shape(node, ".i") || *count >= MOST_MASTERS)
 		return false;
 	host = node->element[0];
-	if (!read_endpoint(host->str, redis_is_text(host) ? host->len : 0,
+	if (!read_endpoint(host->str, host->type == REDIS_REPLY_STRING ? host->len : 0,
 			   node->element[1]->integer, from, endpoint))
 		return false;
 	for (size_t i = 0; i < *count; i++)

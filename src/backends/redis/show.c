@@ -110,7 +110,7 @@ static int scan_server(struct redis_client *client, void *context, struct error 
 		}
 		keys = reply->element[1];
 		for (size_t i = 0; i < keys->elements; i++)
-			if (redis_is_text(keys->element[i]))
+			if (keys->element[i]->type == REDIS_REPLY_STRING)
 				list_key(client, keys->element[i], context);
 		snprintf(cursor, sizeof(cursor), "%.30s", reply->element[0]->str);
 	} while (strcmp(cursor, "0") != 0);
