@@ -38,17 +38,17 @@ local time = redis.call('TIME')
 local now_us = time[1] * 1000000 + time[2]
 local now = math.floor(now_us / 1000)
 
+-- Text that is no number, which somebody else has put there, counts as no fence.
+local function last_fence() return tonumber(redis.call('GET', fence) or '0') or 0 end
+
 -- Raises the last fence to least, unless it is greater.
 local function raise_fence(least)
-  if tonumber(least) <= tonumber(redis.call('GET', fence) or '0') then return end
-  redis.call('SET', fence, least, 'EX', FENCE_SECONDS)
+  if tonumber(least) > last_fence() then redis.call('SET', fence, least, 'EX', FENCE_SECONDS) end
 end
 
 -- The next fence: at least this one, or this server's clock.
 local function next_fence(least)
-  local last = tonumber(redis.call('GET', fence) or '0') or 0
-  if least == '0' then least = now_us end
-  local number = digits(math.max(last + 1, least))
+  local number = digits(math.max(last_fence() + 1, least == '0' and now_us or least))
   redis.call('SET', fence, number, 'EX', FENCE_SECONDS)
   return number
 end

@@ -156,7 +156,7 @@ local function take(mine, wanted, ms, text, least)
 end
 
 local function acquire(ms, wanted, text, queued_at, least, options)
-  local came, mine, fair = tonumber(queued_at), own_mode(), least == '0'
+  local came, mine, in_order = tonumber(queued_at), own_mode(), least == '0'
   local replaces = string.find(options, 'r') ~= nil
   -- A waiter may try when the memory is full.
   if redis.call('HGET', waiters, token) then keep_fence() end
@@ -170,7 +170,7 @@ local function acquire(ms, wanted, text, queued_at, least, options)
     if came == 0 then came = stamp(true) end
   end
   local first = head()
-  if mine or room(wanted) and (not fair or not first or first == token) then
+  if mine or room(wanted) and (not in_order or not first or first == token) then
     if replaces then become_newest(came, text) end
     return take(mine, mine or wanted, ms, text, least)
   end
@@ -183,7 +183,7 @@ local function acquire(ms, wanted, text, queued_at, least, options)
                table.concat({digits(came), wanted, replaces and '1' or '0', text}, ' '))
     redis.call('PEXPIRE', waiters, QUEUE)
   end
-  if fair and first then call() end
+  if in_order and first then call() end
   local hold = first_hold() or {'', 'x', -1}
   local _, since, its_text = holder(hold[1])
   local foreign = kind ~= 'none' and not since
