@@ -20,14 +20,8 @@ static inline struct redlock *redlock_from_backend(struct backend *backend)
 	return (struct redlock *)backend;
 }
 
-/*
- * Returns a client for one node alone, which answers within timeout_ms. It shares the connections
- * of all, and must not be freed.
- */
-struct redis_client redlock_node(const struct redis_client *all, int which, int64_t timeout_ms);
-
 /* See struct redis_client, */
 redis_attempt_fn redlock_attempt;
-/* and struct backend_ops: acquire.c, show.c, check.c. */
+/* and struct backend_ops: acquire.c, show.c. */
 backend_show_fn redlock_show;
 int redlock_check(struct backend *backend, struct findings *findings, struct error *err);

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: MIT */
-/* Showing and listing the locks of a majority of the nodes. */
+/* Showing and listing the locks of a majority of the nodes, and checking each node. */
 #include <hiredis/hiredis.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/error.h"
+#include "lock/view.h"
 #include "redlock.h"
 
 static bool is_same(const struct row *a, const struct row *b)
@@ -104,9 +105,13 @@ static int show_rows(struct redlock *lock, const struct request *request, struct
 	return failed;
 }
 
-/* ---- names ---- */
+/* ---- one node after the other ---- */
 
-struct redis_client redlock_node(const struct redis_client *all, int which, int64_t timeout_ms)
+/*
+ * Returns a client for one node alone, which answers within timeout_ms. It shares the connections
+ * of all, and must not be freed.
+ */
+static struct redis_client make_node(const struct redis_client *all, int which, int64_t timeout_ms)
 {
 	struct redis_client one = *all;
 
@@ -124,7 +129,7 @@ static int list_names(struct redis_client *client, struct rows *rows, struct err
 
 	for (int i = 0; i < client->count; i++) {
 		/* After a majority, do not wait for the others. */
-		struct redis_client one = redlock_node(client, i, listed >= client->quorum
+		struct redis_client one = make_node(client, i, listed >= client->quorum
 						       ? client->patience_ms
 						       : client->base.timeout_ms);
 		struct error ignored = { 0 };
@@ -139,4 +144,44 @@ int redlock_show(struct backend *backend, const struct request *request, struct 
 {
 	return request->name ? show_rows(redlock_from_backend(backend), request, rows, err)
 			     : list_names(redis_from_backend(backend), rows, err);
+}
+
+/* ---- `dlock check` ---- */
+
+/* Add the findings about one node, with its name in front. Returns 0, or -1 without an answer. */
+static int check_node(const struct redis_client *client, int which, struct findings *findings)
+{
+	const char *label = client->servers[which].address.label + sizeof("redis ") - 1;
+	struct findings found = { 0 };
+	struct error err = { 0 };
+	struct redis_client one = make_node(client, which, client->base.timeout_ms);
+	const int failed = redis_check(&one.base, &found, &err);
+
+	if (failed)
+		findings_add(findings, FINDING_WARNING, "node", "repair this node: without it "
+			     "fewer others may fail", "%.200s", err.message);
+	for (size_t i = 0; i < found.count; i++)
+		findings_add(findings, found.rows[i].severity, found.rows[i].topic,
+			     found.rows[i].remedy[0] ? found.rows[i].remedy : NULL, "%s: %.150s",
+			     label, found.rows[i].text);
+	findings_finish(&found);
+	return failed;
+}
+
+int redlock_check(struct backend *backend, struct findings *findings, struct error *err)
+{
+	struct redis_client *client = redis_from_backend(backend);
+	int fit = 0;
+
+	if (redis_ping(backend, err))
+		return -1;
+	for (int i = 0; i < client->count; i++)
+		fit += !check_node(client, i, findings);
+	if (fit < client->quorum)
+		return error_set(err, ERROR_UNAVAILABLE, 0,
+				 "no majority: %d of %d nodes can be checked", fit, client->count);
+	findings_add(findings, fit < client->count ? FINDING_WARNING : FINDING_OK, "majority",
+		     fit < client->count ? "repair the nodes that do not answer" : NULL,
+		     "%d of %d nodes answer, %d are needed", fit, client->count, client->quorum);
+	return 0;
 }
