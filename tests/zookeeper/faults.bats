@@ -399,6 +399,29 @@ term_came() {
 	wait_until 2 no_places
 }
 
+@test "waiting: a session that expires while the waiter reads the holder enters the queue again" {
+	zk_proxy
+	hold -t 30s --
+	wait_in_line 1 -b "$PROXY" -v -t 30s --once-per 1s -- touch ran
+	local waiter=$PID err=$ERR old
+	old=$(owner_of "$NODE/$(places | tail -n 1)")
+	# After its first check of the holder it reads the record each second, here for as long as it may.
+	pause 1.5
+	proxy blackhole
+	pause 1.5
+	zn expire "$old"
+	wait_until 2 place_count 1
+	pause 2
+	proxy pass
+	wait_until 8 place_count 2
+	alive "$waiter"
+	has_line "$err" 'the session expired while it waited'
+	release
+	join "$waiter" 10
+	equal "$status" 0
+	wait_until 4 no_places
+}
+
 @test "wake-up lost with the connection: the waiter still gets the lock" {
 	zk_proxy
 	hold --

@@ -561,16 +561,13 @@ enum outcome zk_queue_try(struct zk_backend *zk, const struct request *request,
 			  struct grant *grant, struct error *err)
 {
 	struct zk_own *own = &zk->own;
-	const bool waited = own->state == ZK_WAITING;
 	int result;
 
 	if (zk_conn_open(&zk->conn, request->ttl_ms, err)) {
-		if (err->errnum != ESTALE)
+		if (err->errnum != ESTALE || own->state != ZK_WAITING)
 			return OUTCOME_ERROR;
-		zk_own_clear(own);
-		if (waited)
-			error_set(err, ERROR_UNAVAILABLE, 0, "%s: the session expired while it "
-				  "waited: back in the queue, at its end", zk->conn.label);
+		error_set(err, ERROR_UNAVAILABLE, 0, "%s: the session expired while it waited: back "
+			  "in the queue, at its end", zk->conn.label);
 		err->errnum = ESTALE;
 		return OUTCOME_ERROR;
 	}

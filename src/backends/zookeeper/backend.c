@@ -143,6 +143,9 @@ static enum outcome acquire_lock(struct backend *backend, const struct request *
 				       : zk_queue_try(zk, request, grant, err);
 	} while (outcome == OUTCOME_ERROR && err->errnum != ESTALE &&
 		 zk_conn_again(&zk->conn, err));
+	/* The session has expired, and our entry with it: the next try makes another one. */
+	if (outcome == OUTCOME_ERROR && err->errnum == ESTALE)
+		zk_own_leave(zk);
 	/* Leave no entry without request->queue, or after a usage error. */
 	zk->done = outcome == OUTCOME_BUSY && !request->queue;
 	if (zk->done && !zk->one_node)

@@ -310,7 +310,7 @@ int64_t zk_conn_session(const struct zk_conn *conn)
 	return conn->handle ? zoo_client_id(conn->handle)->client_id : 0;
 }
 
-/* Report and clear a session that has ended. Returns -1. */
+/* Report a session that has ended. Returns -1. */
 static int no_session(struct zk_conn *conn, int state, struct error *err)
 {
 	const bool expired = state == ZOO_EXPIRED_SESSION_STATE;
@@ -319,7 +319,8 @@ static int no_session(struct zk_conn *conn, int state, struct error *err)
 		  expired ? "the session has expired" : "authentication failed (AuthFailed)");
 	if (expired)
 		err->errnum = ESTALE;
-	zk_conn_close(conn);
+	else
+		zk_conn_close(conn);
 	return -1;
 }
 
@@ -438,11 +439,13 @@ int zk_conn_wait(struct zk_conn *conn)
 	return 0;
 }
 
-bool zk_conn_again(const struct zk_conn *conn, struct error *err)
+bool zk_conn_again(struct zk_conn *conn, struct error *err)
 {
 	if (err->kind != ERROR_UNAVAILABLE || err->errnum == ENOTCONN ||
 	    clock_boot_ms() >= conn->deadline_ms)
 		return false;
+	if (err->errnum == ESTALE)
+		zk_conn_close(conn);
 	*err = (struct error){ .kind = ERROR_NONE };
 	return true;
 }

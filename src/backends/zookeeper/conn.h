@@ -146,7 +146,7 @@ void zk_conn_free(struct zk_conn *conn);
 
 /*
  * Connect the session, or make one with ttl_ms. Returns 0, or -1 and sets *err. A session that has
- * expired is reported once as ERROR_UNAVAILABLE with errnum ESTALE. The next call makes a new one.
+ * expired is reported as ERROR_UNAVAILABLE with errnum ESTALE, until zk_conn_close() is called.
  */
 int zk_conn_open(struct zk_conn *conn, int64_t ttl_ms, struct error *err);
 
@@ -178,10 +178,10 @@ void zk_conn_report(struct zk_conn *conn, struct zk_news news);
 
 /*
  * Shall the operation be repeated after *err, within its time? True after a lost connection, and
- * then *err is cleared. False if connecting failed (errnum ENOTCONN). The caller first handles a
- * lost session (errnum ESTALE), if that matters.
+ * then *err is cleared. False if connecting failed (errnum ENOTCONN). An expired session (errnum
+ * ESTALE) is closed; a caller that has an entry in it does not call this function then.
  */
-bool zk_conn_again(const struct zk_conn *conn, struct error *err);
+bool zk_conn_again(struct zk_conn *conn, struct error *err);
 
 /*
  * Was the last contact recent enough for a good lease? If not, ends the connection and sets *err:

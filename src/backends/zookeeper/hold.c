@@ -41,7 +41,7 @@ static enum outcome open_session(struct zk_backend *zk, const struct request *re
 		return OUTCOME_HELD;
 	if (err->errnum != ESTALE)
 		return OUTCOME_ERROR;
-	zk_own_clear(&zk->own);
+	zk_own_leave(zk);
 	return report_lost(zk, "the session has expired", err);
 }
 

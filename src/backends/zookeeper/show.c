@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Showing holds and waiters, and breaking holds. */
+#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -202,7 +203,9 @@ int zk_show(struct backend *backend, const struct request *request, struct rows 
 	do
 		failed = request->name ? show_lock(zk, request, rows, err)
 				       : show_names(zk, rows, err);
-	while (failed && zk_conn_again(&zk->conn, err));
+	/* An expired session that has our entry is for acquire() or renew() to find. */
+	while (failed && (err->errnum != ESTALE || !zk->own.directory[0]) &&
+	       zk_conn_again(&zk->conn, err));
 	/* A process that gives up shows the holder and exits without close(). */
 	if (zk->done)
 		zk_conn_close(&zk->conn);
