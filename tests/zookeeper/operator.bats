@@ -206,6 +206,14 @@ probe_owner() {
 	nothing_left
 }
 
+@test "break removes a holder whose shadow was removed" {
+	hold -t 40s --
+	zn rm "$NODE/$(zn ls "$NODE" | grep -- -dlock-)"
+	"$DLOCK" break -q --yes "$LOCK"
+	no_places
+	lost 5
+}
+
 @test "break takes a lock from all readers, and leaves the waiters alone" {
 	hold -s --
 	local one=$HOLDER

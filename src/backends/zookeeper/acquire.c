@@ -195,7 +195,7 @@ static int read_queue(struct zk_backend *zk, struct zk_call *names, struct error
 	me = zk_queue_find_uuid(&queue, own->uuid);
 	if (me < 0)
 		return report_gone(zk, err);
-	zk_queue_pair(own->directory, &queue.entries[me], true, &own->at);
+	zk_queue_pair(own->directory, &queue.entries[me], &own->at);
 	record_queue(own, queue.entries, me);
 	schedule_check(zk);
 	return 0;
@@ -291,16 +291,8 @@ static int evict_suspect(struct zk_backend *zk, const struct zk_entry *entry, in
 			 struct error *err)
 {
 	struct zk_own *own = &zk->own;
-	struct zk_pair pair;
-	int rc;
+	const int rc = zk_queue_delete(&zk->conn, own->directory, entry, version);
 
-	zk_queue_pair(own->directory, entry, true, &pair);
-	rc = zk_call_wait(zk_delete_pair(&zk->conn, &pair, version));
-	if (rc == ZNONODE) {
-		/* Somebody may have removed the shadow alone. */
-		pair.shadow[0] = '\0';
-		rc = zk_call_wait(zk_delete_pair(&zk->conn, &pair, version));
-	}
 	if (rc != ZBADVERSION && !zk_call_counts(rc))
 		return zk_call_error(&zk->conn, rc, "remove", own->suspect, err);
 	/* If its ACL forbids the removal, wait for its session to end. */
@@ -362,7 +354,7 @@ static int find_entry(struct zk_backend *zk, struct error *err)
 	own->maybe = i >= 0;
 	if (i < 0)
 		return 0;
-	zk_queue_pair(own->directory, &queue.entries[i], true, &own->at);
+	zk_queue_pair(own->directory, &queue.entries[i], &own->at);
 	data = zk_get(&zk->conn, own->at.node, 0);
 	own->maybe = !zk_call_counts(zk_call_wait(data));
 	if (own->maybe)

@@ -91,15 +91,29 @@ ptrdiff_t zk_queue_find_uuid(const struct zk_queue *queue, const char *uuid)
 	return i;
 }
 
-void zk_queue_pair(const char *directory, const struct zk_entry *entry, bool shadow,
-		   struct zk_pair *pair)
+void zk_queue_pair(const char *directory, const struct zk_entry *entry, struct zk_pair *pair)
 {
 	char name[ZK_PREFIX_SIZE];
 
 	zk_node_path(directory, entry->name, pair->node);
 	pair->shadow[0] = '\0';
-	if (!shadow || !zk_entry_uuid(entry))
+	if (!zk_entry_uuid(entry))
 		return;
 	zk_entry_shadow(entry, name);
 	zk_node_path(directory, name, pair->shadow);
+}
+
+int zk_queue_delete(struct zk_conn *conn, const char *directory, const struct zk_entry *entry,
+		    int32_t version)
+{
+	struct zk_pair pair;
+	int rc;
+
+	zk_queue_pair(directory, entry, &pair);
+	rc = zk_call_wait(zk_delete_pair(conn, &pair, version));
+	if (rc != ZNONODE || !pair.shadow[0])
+		return rc;
+	/* It is Curator's, or somebody has removed the shadow alone. */
+	pair.shadow[0] = '\0';
+	return zk_call_wait(zk_delete_pair(conn, &pair, version));
 }

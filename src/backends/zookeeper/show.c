@@ -220,7 +220,6 @@ static enum outcome remove_once(struct zk_backend *zk, const char *name, const c
 {
 	struct zk_record record;
 	struct zk_queue queue;
-	struct zk_pair pair;
 	int rc;
 
 	if (read_lock(zk, name, &queue, err))
@@ -233,15 +232,14 @@ static enum outcome remove_once(struct zk_backend *zk, const char *name, const c
 		if (uuid ? !record.mine && !zk_entry_has_uuid(entry, uuid)
 			 : (uint64_t)entry->czxid != czxid)
 			continue;
-		zk_queue_pair(queue.directory, entry, record.state != ZK_FOREIGN, &pair);
 		/* With strategy node a later node has this path. Its version may differ. */
-		rc = zk_call_wait(zk_delete_pair(&zk->conn, &pair, data->stat.version));
+		rc = zk_queue_delete(&zk->conn, queue.directory, entry, data->stat.version);
 		if (rc == ZOK)
 			return record.state == ZK_WAITING ? OUTCOME_LOST : OUTCOME_HELD;
 		if (rc == ZNONODE)
 			return OUTCOME_LOST;
 		zk->base.resent = true;
-		zk_call_error(&zk->conn, rc, "remove", pair.node, err);
+		zk_call_error(&zk->conn, rc, "remove an entry of", queue.directory, err);
 		return OUTCOME_ERROR;
 	}
 	return OUTCOME_LOST;
