@@ -828,6 +828,27 @@ again() {
 	wait_until 5 not zn stat "$path" >/dev/null 2>&1
 }
 
+@test "strategy node: a client that found an empty directory does not remove the holder's node" {
+	directory
+	zk_proxy
+	wait_requests() {
+		grep -q "/dlock/$LOCK" "$T/requests"
+	}
+	# It learns 0.8 s later what it has found.
+	proxy hold 800
+	start "$DLOCK" run -b "$PROXY?strategy=node" "$LOCK" -- touch ran
+	local waiter=$PID
+	wait_until 10 wait_requests
+	hold -b "$ZK?strategy=node" --
+	holds_for 2500 alive "$HOLDER"
+	[[ ! -e ran ]]
+	proxy pass
+	release
+	join "$waiter" 10
+	equal "$status" 0
+	[[ -e ran ]]
+}
+
 @test "strategy node: the session's end ends the command, and a waiter gets the lock" {
 	export DLOCK_BACKEND="$ZK?strategy=node"
 	hold -t 2s --

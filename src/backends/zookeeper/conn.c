@@ -8,6 +8,7 @@
 #include <poll.h>
 #include <signal.h>
 #include <stdatomic.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
@@ -627,10 +628,15 @@ struct zk_call *zk_sync(struct zk_conn *conn, const char *path)
 	return finish_send(call, zoo_async(conn->handle, path, on_string, call));
 }
 
+static struct zk_call *send_ops(struct zk_call *call, int count)
+{
+	return finish_send(call, zoo_amulti(call->conn->handle, count, call->ops, call->results,
+					    on_void, call));
+}
+
 static struct zk_call *send_pair(struct zk_call *call, const struct zk_pair *pair)
 {
-	return finish_send(call, zoo_amulti(call->conn->handle, pair->shadow[0] ? 2 : 1, call->ops,
-					    call->results, on_void, call));
+	return send_ops(call, pair->shadow[0] ? 2 : 1);
 }
 
 struct zk_call *zk_create_pair(struct zk_conn *conn, const struct zk_pair *pair,
@@ -654,6 +660,19 @@ struct zk_call *zk_delete_pair(struct zk_conn *conn, const struct zk_pair *pair,
 	zoo_delete_op_init(&call->ops[0], pair->node, version);
 	zoo_delete_op_init(&call->ops[1], pair->shadow, -1);
 	return send_pair(call, pair);
+}
+
+struct zk_call *zk_delete_directory(struct zk_conn *conn, const char *path)
+{
+	struct zk_call *call = make_call(conn);
+	char child[ZK_PATH_SIZE + 8];
+
+	/* An ephemeral node cannot have a child. */
+	snprintf(child, sizeof(child), "%s/dlock", path);
+	zoo_create_op_init(&call->ops[0], child, "", 0, choose_acl(conn), ZOO_PERSISTENT, NULL, 0);
+	zoo_delete_op_init(&call->ops[1], child, -1);
+	zoo_delete_op_init(&call->ops[2], path, -1);
+	return send_ops(call, 3);
 }
 
 struct zk_call *zk_check_pair(struct zk_conn *conn, const struct zk_pair *pair)

@@ -50,8 +50,8 @@ struct zk_call {
 	char *text;		/* data of the node; names, each with a NUL */
 	size_t length;		/* of text */
 	size_t count;		/* names */
-	zoo_op_t ops[2];
-	zoo_op_result_t results[2];
+	zoo_op_t ops[3];
+	zoo_op_result_t results[3];
 };
 
 /* What a thread of the library reports: exactly one of call, watch and state. */
@@ -222,6 +222,11 @@ struct zk_call *zk_create_pair(struct zk_conn *conn, const struct zk_pair *pair,
 /* Delete both, or one if pair->shadow is "". version: of the first node; -1: any */
 struct zk_call *zk_delete_pair(struct zk_conn *conn, const struct zk_pair *pair,
 			       int32_t version);
+/*
+ * Delete a node that has no children, unless it is ephemeral: a holder's may have taken the place of
+ * the one that was read.
+ */
+struct zk_call *zk_delete_directory(struct zk_conn *conn, const char *path);
 /* Check that both exist, by a transaction that changes nothing and needs a majority. */
 struct zk_call *zk_check_pair(struct zk_conn *conn, const struct zk_pair *pair);
 

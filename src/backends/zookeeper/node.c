@@ -29,7 +29,7 @@ static enum outcome wait_for_end(const struct zk_backend *zk, struct grant *gran
 static enum outcome remove_other(struct zk_backend *zk, const struct Stat *stat, struct error *err)
 {
 	if (!stat->numChildren) {
-		zk_call_wait(zk_delete_pair(&zk->conn, &zk->own.at, -1));
+		zk_call_wait(zk_delete_directory(&zk->conn, zk->own.directory));
 		return zk_report_ended(zk, err);
 	}
 	error_set(err, ERROR_REFUSED, 0, "%s: %.200s has nodes below it: others take this lock "
