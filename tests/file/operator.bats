@@ -183,6 +183,22 @@ said_twice() {
 	wait_until 8 no_strays
 }
 
+@test "a client that was stopped as it took the lock does not run its command after a break" {
+	"$DLOCK" run "$LOCK" -- true
+	LD_PRELOAD=$BUILD/tests/preload/stop_in_write.so start "$DLOCK" run "$LOCK" -- touch ran
+	local stopped=$PID
+	wait_until 5 stopped "$stopped"
+	run -0 "$DLOCK" break --yes "$LOCK"
+	hold --
+	kill -CONT "$stopped"
+	holds_for 700 test ! -e ran
+	alive "$HOLDER" "$stopped"
+	release
+	join "$stopped" 5
+	equal "$status" 0
+	[[ -e ran ]]
+}
+
 @test "break leaves no file but the lock's, and the fence grows over it" {
 	local token before
 	token=$("$DLOCK" acquire -t 2s "$LOCK")

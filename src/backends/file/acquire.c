@@ -78,9 +78,6 @@ static enum outcome take_record(struct file_backend *file, const struct request 
 	struct file_state state = { .taken = alone ? FILE_FREE : FILE_SHARED };
 	enum outcome outcome = OUTCOME_HELD;
 
-	/* `dlock break` has given the name to another file, within the section. */
-	if (!file_lock_current(&file->lock))
-		return OUTCOME_LOST;
 	file_lock_scan(&file->lock, &state);
 	if (!alone)
 		outcome = find_number(request, &state, err);
@@ -113,6 +110,12 @@ static enum outcome try_acquire(struct file_backend *file, const struct request 
 	outcome = lock_file(&file->lock, how | LOCK_NB, err);
 	if (outcome == OUTCOME_HELD)
 		outcome = take_record(file, request, err);
+	/*
+	 * `dlock break` has given the name to another file. It does not wait for a process that is
+	 * stopped in the section, which therefore checks this last.
+	 */
+	if (!file_lock_current(&file->lock))
+		outcome = OUTCOME_LOST;
 	file_lock_leave(&file->lock);
 	return outcome;
 }
