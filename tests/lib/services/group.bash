@@ -17,7 +17,7 @@ members_copy() {
 	mysql_free_port $((2 * count))
 	for ((member = 1; member <= count; member++)); do
 		mkdir -p "$dir/$member"
-		cp -a "$TEMPLATE" "$dir/$member/data"
+		cp -a "$MYSQL_TEMPLATE" "$dir/$member/data"
 		rm -f "$dir/$member/data/auto.cnf" "$dir/$member"/data/binlog.*
 		echo $((PORT + 2 * (member - 1))) >"$dir/$member/port"
 	done

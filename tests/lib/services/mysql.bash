@@ -4,9 +4,10 @@
 #
 # Real servers for the tests: MariaDB, or Oracle's MySQL where that is what is installed. Each
 # listens on a free port of 127.0.0.1 and on a unix socket, and starts from a copy of data that is
-# made once for a run: root has no password, and dlock@127.0.0.1 and dlock@localhost have all rights
-# in the database dlock (see MYSQL_USER). Clients of the tests use no TLS, because reading the
-# system's authorities takes MariaDB's client more time than all else that it does.
+# made once, for all suites of a tests/check: root has no password, and dlock@127.0.0.1 and
+# dlock@localhost have all rights in the database dlock (see MYSQL_USER). Clients of the tests use no
+# TLS, because reading the system's authorities takes MariaDB's client more time than all else that
+# it does.
 # Needs wait_until and alive from helpers.bash. MYSQLD may name a wrapper of MariaDB.
 
 export MYSQL_CLIENT=mariadb MYSQL_PLAIN=--skip-ssl
@@ -23,6 +24,7 @@ if ((EUID == 0)); then
 	GALERA_RUNS_AS=mysql
 fi
 MYSQL_USER=dlock MYSQL_PASSWORD=s3cret MYSQL_DATABASE=dlock
+MYSQL_TEMPLATE=${MYSQL_TEMPLATE:-$BATS_RUN_TMPDIR/mysql.template}
 
 # mysql_free_port [COUNT]: sets PORT to the first of COUNT (1) consecutive ports of 127.0.0.1 that
 # nobody listens on, below the range that the kernel hands out to clients
@@ -40,25 +42,28 @@ mysql_free_port() {
 	done
 }
 
-# mysql_install: makes the data of an empty server, with the accounts of $TEMPLATE.sql
+# mysql_install: makes the data of an empty server, with the accounts of $MYSQL_TEMPLATE.sql
 mysql_install() {
 	if [[ $MYSQL_CLIENT == mysql ]]; then
 		mysqld --no-defaults --initialize-insecure --user="$(id -un)" \
-			--datadir="$TEMPLATE.new" --init-file="$TEMPLATE.sql" "${MYSQL_VENDOR_OPTIONS[@]}"
+			--datadir="$MYSQL_TEMPLATE.new" --init-file="$MYSQL_TEMPLATE.sql" "${MYSQL_VENDOR_OPTIONS[@]}"
 	else
-		mariadb-install-db --no-defaults --user="$(id -un)" --datadir="$TEMPLATE.new" \
+		mariadb-install-db --no-defaults --user="$(id -un)" --datadir="$MYSQL_TEMPLATE.new" \
 			--auth-root-authentication-method=normal --skip-test-db --force \
-			"${MYSQL_VENDOR_OPTIONS[@]}" --extra-file="$TEMPLATE.sql"
+			"${MYSQL_VENDOR_OPTIONS[@]}" --extra-file="$MYSQL_TEMPLATE.sql"
 	fi
 }
 
-# mysql_template: makes the data that servers start from; sets TEMPLATE
+# mysql_template: makes the data that servers start from, unless another suite has made it
 mysql_template() {
-	TEMPLATE=$BATS_RUN_TMPDIR/mysql.template
-	if [[ -d $TEMPLATE ]]; then
-		return 0
-	fi
-	cat >"$TEMPLATE.sql" <<-END
+	(
+		flock 9
+		[[ -d $MYSQL_TEMPLATE ]] || mysql_make_template
+	) 9>"$MYSQL_TEMPLATE.lock"
+}
+
+mysql_make_template() {
+	cat >"$MYSQL_TEMPLATE.sql" <<-END
 		FLUSH PRIVILEGES;
 		CREATE DATABASE $MYSQL_DATABASE;
 		CREATE USER $MYSQL_USER@'127.0.0.1' IDENTIFIED BY '$MYSQL_PASSWORD';
@@ -69,22 +74,22 @@ mysql_template() {
 	# In a directory of its own, because each server removes from TMPDIR at its start what it
 	# takes for left-over files. --force: in a container the name of the host may have no address,
 	# and no account here depends on it.
-	mkdir -p "$TEMPLATE.tmp"
-	if ! TMPDIR=$TEMPLATE.tmp mysql_install >"$TEMPLATE.log" 2>&1; then
-		cat "$TEMPLATE.log" >&2
+	mkdir -p "$MYSQL_TEMPLATE.tmp"
+	if ! TMPDIR=$MYSQL_TEMPLATE.tmp mysql_install >"$MYSQL_TEMPLATE.log" 2>&1; then
+		cat "$MYSQL_TEMPLATE.log" >&2
 		return 1
 	fi
 	# MariaDB since 11.4 makes a certificate where it has none, with a key that may take it half a
 	# minute on a busy machine.
 	if ! openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 2 \
-		-subj /CN=mysql -keyout "$TEMPLATE.key" -out "$TEMPLATE.crt" 2>"$TEMPLATE.log"; then
-		cat "$TEMPLATE.log" >&2
+		-subj /CN=mysql -keyout "$MYSQL_TEMPLATE.key" -out "$MYSQL_TEMPLATE.crt" 2>"$MYSQL_TEMPLATE.log"; then
+		cat "$MYSQL_TEMPLATE.log" >&2
 		return 1
 	fi
 	# Servers that run as another user read it, too.
-	cat "$TEMPLATE.key" "$TEMPLATE.crt" >"$TEMPLATE.pem"
-	chmod 644 "$TEMPLATE.pem"
-	mv "$TEMPLATE.new" "$TEMPLATE"
+	cat "$MYSQL_TEMPLATE.key" "$MYSQL_TEMPLATE.crt" >"$MYSQL_TEMPLATE.pem"
+	chmod 644 "$MYSQL_TEMPLATE.pem"
+	mv "$MYSQL_TEMPLATE.new" "$MYSQL_TEMPLATE"
 }
 
 # mysql_start DIR [OPTION]...: starts a server and returns when it takes commands. Its pid is in
@@ -94,7 +99,7 @@ mysql_start() {
 	shift
 	mysql_template
 	mkdir -p "$dir"
-	cp -a "$TEMPLATE" "$dir/data"
+	cp -a "$MYSQL_TEMPLATE" "$dir/data"
 	for attempt in 1 2 3 4 5; do
 		mysql_free_port
 		if mysql_launch "$dir" "$PORT" "$@"; then
@@ -125,8 +130,7 @@ mysql_launch() {
 		--pdeathsig KILL "$MYSQLD" --no-defaults "${as[@]}" --datadir="$dir/data" \
 		--port="$port" --bind-address=127.0.0.1 --skip-networking=0 \
 		--tmpdir="$dir" --socket="$dir/sock" --pid-file="$dir/server.pid" --skip-name-resolve \
-		--ssl-cert="$BATS_RUN_TMPDIR/mysql.template.pem" \
-		--ssl-key="$BATS_RUN_TMPDIR/mysql.template.pem" --skip-log-bin --max-connections=1000 \
+		--ssl-cert="$MYSQL_TEMPLATE.pem" --ssl-key="$MYSQL_TEMPLATE.pem" --skip-log-bin --max-connections=1000 \
 		"${MYSQL_VENDOR_OPTIONS[@]}" --innodb-buffer-pool-size=32M --innodb-flush-log-at-trx-commit=2 "$@" \
 		</dev/null >>"$dir/log" 2>&1 3>&- 4>&- &
 	echo $! >"$dir/pid"
@@ -223,7 +227,7 @@ galera_launch_all() {
 	base=$PORT
 	for node in 1 2 3; do
 		mkdir "$dir/$node"
-		cp -a "$TEMPLATE" "$dir/$node/data"
+		cp -a "$MYSQL_TEMPLATE" "$dir/$node/data"
 		if [[ -n $GALERA_RUNS_AS ]]; then
 			chown -R "$GALERA_RUNS_AS:" "$dir/$node"
 		fi
