@@ -896,6 +896,8 @@ finish() {
 	done
 }
 
+# With kills, below, it runs for every store.
+# bats test_tags=program
 @test "countdown: 101 processes at once print each number once and in order" {
 	local n all=()
 	echo 100 >number
