@@ -27,10 +27,7 @@ static void test_connected_at_close(void)
 
 static void add_contact(struct zk_conn *conn, int64_t sent_ms)
 {
-	if (conn->contact_count == ZK_CONTACTS)
-		memmove(conn->contacts, conn->contacts + 1,
-			(size_t)--conn->contact_count * sizeof(conn->contacts[0]));
-	conn->contacts[conn->contact_count++] = sent_ms;
+	conn->contacts[++conn->contact_count % ZK_CONTACTS] = sent_ms;
 }
 
 /* A hold is renewed after a third of its lease, with another contact halfway: see zk_renew(). */

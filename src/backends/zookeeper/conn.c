@@ -89,6 +89,11 @@ static bool next_news(struct zk_conn *conn, struct zk_news *news)
 	return any;
 }
 
+static int64_t *last_contact(struct zk_conn *conn)
+{
+	return &conn->contacts[conn->contact_count % ZK_CONTACTS];
+}
+
 static void take_state(struct zk_conn *conn, int state)
 {
 	conn->state = state;
@@ -100,10 +105,9 @@ static void take_state(struct zk_conn *conn, int state)
 	 * Contacts over the last connection prove nothing about this one. But they came before it,
 	 * while the library's report of the connection's end may come after it.
 	 */
-	if (conn->contact_count && conn->contacts[conn->contact_count - 1] > conn->started_ms)
-		conn->started_ms = conn->contacts[conn->contact_count - 1];
+	if (*last_contact(conn) > conn->started_ms)
+		conn->started_ms = *last_contact(conn);
 	conn->had_session = true;
-	conn->contact_count = 0;
 	/* zk_conn_close() takes the last news when there is no handle. */
 	if (conn->handle)
 		conn->ttl_ms = zoo_recv_timeout(conn->handle);
@@ -112,15 +116,11 @@ static void take_state(struct zk_conn *conn, int state)
 /* A request that was sent at sent_ms was answered over this connection. */
 static void record_contact(struct zk_conn *conn, int64_t sent_ms)
 {
-	int64_t *last = conn->contacts + conn->contact_count - 1;
-
 	/* A contact so soon after the last one would make no difference. */
-	if (conn->contact_count && sent_ms - *last < conn->ttl_ms / ZK_CONTACTS)
+	if (sent_ms - *last_contact(conn) < conn->ttl_ms / ZK_CONTACTS)
 		return;
-	if (conn->contact_count == ZK_CONTACTS)
-		memmove(conn->contacts, conn->contacts + 1,
-			(size_t)--conn->contact_count * sizeof(*last));
-	conn->contacts[conn->contact_count++] = sent_ms;
+	conn->contact_count++;
+	*last_contact(conn) = sent_ms;
 }
 
 /* The main thread takes the answer of a call. */
@@ -254,7 +254,6 @@ static void reset_session(struct zk_conn *conn)
 	zk_conn_take_news(conn);
 	conn->state = conn->pending = 0;
 	conn->had_session = conn->has_auth = conn->broken = conn->fired = false;
-	conn->contact_count = 0;
 	conn->started_ms = clock_boot_ms();
 }
 
@@ -464,8 +463,9 @@ int64_t zk_conn_lease(const struct zk_conn *conn, int64_t sent_ms)
 {
 	int64_t base_ms = conn->started_ms, left_ms;
 
-	for (int i = 0; i < conn->contact_count; i++)
-		if (conn->contacts[i] <= sent_ms - conn->ttl_ms / 4)
+	/* Contacts from before this connection are older than its start. */
+	for (int i = 0; i < ZK_CONTACTS; i++)
+		if (conn->contacts[i] > base_ms && conn->contacts[i] <= sent_ms - conn->ttl_ms / 4)
 			base_ms = conn->contacts[i];
 	left_ms = conn->ttl_ms - (sent_ms - base_ms);
 	return left_ms < 1 ? 1 : left_ms;
