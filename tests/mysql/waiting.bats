@@ -436,6 +436,15 @@ hung_waiter() {
 	equal "$status" 0
 }
 
+@test "a waiter reports soon that --min-hold keeps the lock, and gets it when that ends" {
+	local start
+	now
+	start=$NOW
+	kept_while_waiting
+	now
+	took $((NOW - start)) 4000 7000
+}
+
 @test "forty waiters get the lock in order" {
 	hold --
 	local n waiter=()

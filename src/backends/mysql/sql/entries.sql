@@ -194,10 +194,12 @@ DELETE FROM dlock_entries WHERE {lock} AND token = {token};
 {entries_waiters}
 
 -- name: entries_keep
--- Turns a hold into one without a token, for the rest of its minimum hold.
+-- Turns a hold into one without a token, for the rest of its minimum hold, which may end before the
+-- lease that waiters know.
 UPDATE dlock_entries SET expires = {now} + {keep}, owner = {owner}, token = CONCAT('kept ', place)
   WHERE {lock} AND token = {token} AND fence > 0 AND expires > {now};
-SELECT ROW_COUNT(), 0, 0, 0;
+SET @done = ROW_COUNT();
+{entries_waiters}
 
 -- name: entries_show
 -- One row for each entry, or one without an entry. {there}: is its connection there? An entry whose
