@@ -327,6 +327,26 @@ all_killed() {
 	[[ ! -e ran ]]
 }
 
+@test "break of a hold whose connection is gone ends no other connection that has its number" {
+	local stranger
+	for strategy in "${SESSIONS[@]}"; do
+		on "$strategy"
+		all_killed 60s
+		start "$MYSQL_CLIENT" --no-defaults "$MYSQL_PLAIN" --host=127.0.0.1 --port="$(<"$MYSQL_DIR/port")" \
+			--user="$MYSQL_USER" --password="$MYSQL_PASSWORD" --skip-column-names --unbuffered \
+			--execute='SELECT CONNECTION_ID(); DO SLEEP(300)'
+		stranger=$PID
+		line "$OUT"
+		# As after a restart of the server, which counts its connections from 1.
+		my "UPDATE dlock_entries SET conn = $LINE WHERE name = '$LOCK'"
+		"$DLOCK" break --yes "$LOCK"
+		is_free
+		pause 0.3
+		alive "$stranger" || fail "$STRATEGY: the stranger's connection was killed"
+		kill -TERM "$stranger"
+	done
+}
+
 @test "server frozen beyond the lease, --on-lost warn: the keeper sleeps when the answer comes" {
 	local strategy
 	private_mysql

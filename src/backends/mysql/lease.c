@@ -365,19 +365,20 @@ enum outcome lease_break(struct backend *backend, const char *name, const struct
 	const bool door = my->strategy->door, stranger = door && !row->id[0];
 	enum outcome outcome = OUTCOME_HELD;
 	int64_t number = 0;
-	bool taken = true;
+	bool taken = false;
 
-	if (!stranger)
-		outcome = entries_break(my, &my->side, name, row, &number, err);
-	else if (door_probe(my, name, &taken, &number, err))
+	/* Of a lost connection, another client may have the number after a restart of the server. */
+	if (door && door_probe(my, name, &taken, &number, err))
 		return OUTCOME_ERROR;
-	if (!taken)
+	if (stranger && !taken)
 		return OUTCOME_LOST;
 	if (stranger && !number) {
 		error_set(err, ERROR_REFUSED, 0, "%s: held by a connection that this account "
 			  "cannot see; find it and KILL it as an administrator", my->address.label);
 		return OUTCOME_ERROR;
 	}
-	return outcome == OUTCOME_HELD && door && number ? end_connection(my, number, err)
-							 : outcome;
+	if (!stranger)
+		outcome = entries_break(my, &my->side, name, row, &number, err);
+	return outcome == OUTCOME_HELD && taken && number ? end_connection(my, number, err)
+							  : outcome;
 }
