@@ -436,6 +436,23 @@ hung_waiter() {
 	equal "$status" 0
 }
 
+@test "a hung waiter, and a slow network: a client that does not wait ends soon" {
+	hold --
+	wait_in_line 1 -- true
+	local hung=("$PID")
+	# shellcheck disable=SC2207 # words
+	hung+=($(tree "$PID"))
+	kill -STOP "${hung[@]}"
+	release
+	via_proxy
+	proxy "hold 350"
+	timed "$DLOCK" run -b "$PROXY" -n "$LOCK" -- touch ran
+	equal "$status" 124
+	took "$MS" 0 6000
+	[[ ! -e ran ]]
+	kill -KILL "${hung[@]}"
+}
+
 @test "a waiter reports soon that --min-hold keeps the lock, and gets it when that ends" {
 	local start
 	now

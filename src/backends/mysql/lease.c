@@ -135,9 +135,9 @@ static enum outcome take_entry(struct mysql_backend *my, const struct request *r
 			break;
 		my->check_ms = choose_check(my, &state);
 		/* A newcomer cannot know for how long the first waiter has been late. */
-		if (!state.late || (my->check_ms && !how.fresh))
+		if (!state.late || (!how.fresh && (my->check_ms || !request->queue)))
 			break;
-		how.late = my->check_ms || !request->queue ? 0 : state.late;
+		how.late = my->check_ms ? 0 : state.late;
 		how.fresh = false;
 		how.wake = true;
 	}
