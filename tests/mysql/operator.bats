@@ -79,6 +79,19 @@ load lease
 	hostile check -b "$uri"
 }
 
+@test "a server that answers without rows: every command reports it" {
+	local command uri words
+	tool hostile_mysql.py record ok empty
+	for uri in "127.0.0.1:$TOOL_PORT/db" "127.0.0.1:$TOOL_PORT,127.0.0.1:$TOOL_PORT/db"; do
+		for command in "run -n $LOCK -- touch ran" "acquire -n $LOCK" "status $LOCK" status; do
+			read -ra words <<<"$command"
+			hostile "${words[0]}" -b "mysql://u:p@$uri" "${words[@]:1}"
+			one_line 'unexpected reply'
+		done
+	done
+	[[ ! -e ran ]]
+}
+
 @test "error: wrong password, no such user, no such database, no privilege" {
 	local port
 	port=$(<"$MYSQL_DIR/port")

@@ -111,14 +111,16 @@ static void check_group(struct mysql_backend *my, const struct facts *facts,
 
 	if (!get_fact(facts, "group_replication_group_name")[0])
 		return;
-	if (mysql_run(my, &my->conn, sql_check_group, NULL, &rows, &ignored)) {
+	row = mysql_persist(my, &my->conn, sql_check_group, NULL, 0, 3, &rows, &ignored)
+	      ? NULL : mysql_fetch_row(rows);
+	if (!row || !row[0] || !row[1] || !row[2]) {
 		findings_add(findings, FINDING_WARNING, "cluster", "GRANT SELECT ON "
 			     "performance_schema.replication_group_members TO this account",
 			     "Group Replication: this account may not see whether this server is "
 			     "part of its group, and cannot pass over one that is not");
+		mysql_free_result(rows);
 		return;
 	}
-	row = mysql_fetch_row(rows);
 	outside = row[2][0] != '0';
 	findings_add(findings, outside ? FINDING_ERROR : FINDING_OK, "cluster",
 		     outside ? "name all members of the group" : NULL,

@@ -53,6 +53,27 @@ static void leave_host(struct mysql_conn *conn)
 	mysql_address_next(conn->address);
 }
 
+/* ---- answers ---- */
+
+size_t mysql_numbers(MYSQL_RES *rows, int64_t numbers[], size_t most)
+{
+	MYSQL_ROW row = rows ? mysql_fetch_row(rows) : NULL;
+	size_t count = row ? mysql_num_fields(rows) : 0;
+
+	if (count > most)
+		count = most;
+	for (size_t i = 0; i < most; i++)
+		numbers[i] = i < count && row[i] ? strtoll(row[i], NULL, 10) : 0;
+	mysql_free_result(rows);
+	return count;
+}
+
+int mysql_unexpected(struct mysql_conn *conn, struct error *err)
+{
+	conn->code = 0;
+	return error_set(err, ERROR_UNAVAILABLE, 0, "%s: unexpected reply", conn->address->label);
+}
+
 /* ---- a bound in time ---- */
 
 /*
@@ -168,14 +189,13 @@ static void set_options(MYSQL *mysql, const struct mysql_address *address, int64
 static const char *find_reason(MYSQL *mysql)
 {
 	MYSQL_RES *rows;
-	bool outside;
+	int64_t outside;
 
 	if (mysql_query(mysql, sql_is_writable) && mysql_errno(mysql) == MYSQL_READ_ONLY)
 		return "read-only";
 	/* An account that may not see the members of a group gets an error. */
 	rows = mysql_query(mysql, sql_is_outside) ? NULL : mysql_store_result(mysql);
-	outside = rows && mysql_fetch_row(rows)[0][0] != '0';
-	mysql_free_result(rows);
+	mysql_numbers(rows, &outside, 1);
 	return outside ? "not part of its group, or the group has no majority" : NULL;
 }
 

@@ -80,6 +80,12 @@ int mysql_conn_send(struct mysql_conn *conn, char *text, struct error *err);
  */
 int mysql_conn_receive(struct mysql_conn *conn, MYSQL_RES **rows, struct error *err);
 
+/* Read up to most columns of the first row, NULL as 0, and free rows. Returns how many it had. */
+size_t mysql_numbers(MYSQL_RES *rows, int64_t numbers[], size_t most);
+
+/* Set *err and conn->code for an answer that no server gives to this request. Returns -1. */
+int mysql_unexpected(struct mysql_conn *conn, struct error *err);
+
 /* Set *err to the meaning of an error number, what to do, and the text of server or library. */
 void mysql_refusal(const struct mysql_address *address, unsigned int code, const char *text,
 		   struct error *err);

@@ -163,6 +163,11 @@ static enum outcome request_lock(struct mysql_backend *my, struct mysql_conn *co
 	if (failed)
 		return mysql_contended(conn) ? OUTCOME_BUSY : OUTCOME_ERROR;
 	row = mysql_fetch_row(rows);
+	if (!row) {
+		mysql_free_result(rows);
+		mysql_unexpected(conn, err);
+		return OUTCOME_ERROR;
+	}
 	*state = (struct entries_state){
 		.number = column_number(row, COLUMN_NUMBER),
 		.excluded = column_number(row, COLUMN_EXCLUDED),
@@ -387,22 +392,21 @@ int entries_show(struct mysql_backend *my, struct mysql_conn *conn, const struct
 	struct params params;
 	MYSQL_RES *from;
 	MYSQL_ROW row;
-	int failed;
 
 	make_params(&params, my, request);
 	params_add(&params, (const struct sql_value[]){
 		SQL_PART("there", my->strategy->door ? sql_entries_there : "1"), SQL_LAST });
-	failed = mysql_run(my, conn, sql, params.values, &from, err);
-	/* Without tables there are no locks. */
-	if (failed && mysql_is_missing(conn))
-		failed = 0;
-	else if (!failed && from && !request->name)
+	if (mysql_persist(my, conn, sql, params.values, TAKE_MS, request->name ? SHOWN : 1, &from,
+			  err))
+		/* Without tables there are no locks. */
+		return mysql_is_missing(conn) ? 0 : -1;
+	if (!request->name)
 		add_names(from, &rows->names);
-	else if (!failed && from && mysql_num_fields(from) == SHOWN)
+	else
 		while ((row = mysql_fetch_row(from)))
 			show_row(my->strategy, row, mysql_fetch_lengths(from), rows);
 	mysql_free_result(from);
-	return failed;
+	return 0;
 }
 
 enum outcome entries_break(struct mysql_backend *my, struct mysql_conn *conn, const char *name,

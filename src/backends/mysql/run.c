@@ -183,9 +183,7 @@ int mysql_persist(struct mysql_backend *my, struct mysql_conn *conn, const char 
 		if (failed && !mysql_contended(conn))
 			return -1;
 		if (!failed) {
-			conn->code = 0;
-			error_set(err, ERROR_UNAVAILABLE, 0, "%s: unexpected reply",
-				  my->address.label);
+			mysql_unexpected(conn, err);
 			roll_back(conn);
 		}
 		if (clock_boot_ms() >= until_ms)
@@ -210,17 +208,4 @@ int mysql_start(struct mysql_conn *conn, const char *sql, const struct sql_value
 bool mysql_contended(const struct mysql_conn *conn)
 {
 	return conn->mysql && mysql_classify(conn->code) == MYSQL_CONTENTION;
-}
-
-size_t mysql_numbers(MYSQL_RES *rows, int64_t numbers[], size_t most)
-{
-	MYSQL_ROW row = rows ? mysql_fetch_row(rows) : NULL;
-	size_t count = row ? mysql_num_fields(rows) : 0;
-
-	if (count > most)
-		count = most;
-	for (size_t i = 0; i < most; i++)
-		numbers[i] = i < count && row[i] ? strtoll(row[i], NULL, 10) : 0;
-	mysql_free_result(rows);
-	return count;
 }

@@ -125,9 +125,6 @@ int mysql_start(struct mysql_conn *conn, const char *sql, const struct sql_value
 /* Did the last request fail by contention, so that nothing was done? */
 bool mysql_contended(const struct mysql_conn *conn);
 
-/* Read up to most columns of the first row, NULL as 0, and free rows. Returns how many it had. */
-size_t mysql_numbers(MYSQL_RES *rows, int64_t numbers[], size_t most);
-
 /* ---- slots of struct backend_ops ---- */
 
 backend_grant_fn lease_acquire, lease_renew;

@@ -11,6 +11,7 @@
         results     results without an end
         columns     columns of one result without an end
         rows        rows of one result without an end
+        empty       a result without rows, of as many columns as that of a request for the lock
 """
 import os
 import socket
@@ -40,6 +41,7 @@ def column(number):
 
 
 END = b"\xfe\0\0\x02\0"
+OK = b"\0\0\0\x02\0\0\0"
 MORE = b"\0\0\0\x0a\0\0\0"
 HEADS = {
     "giant": b"",
@@ -56,6 +58,15 @@ def block(how, first):
     make = {"results": lambda n: packet(n, MORE), "columns": column,
             "rows": lambda n: packet(n, b"\xfd\xff\xff\0" + b"x" * 65535)}[how]
     return b"".join(make(first + n) for n in range(256))
+
+
+def answer_empty(peer, record):
+    while True:
+        if b"SELECT" in receive(peer, record):
+            peer.sendall(packet(1, b"\x0b") + b"".join(column(n) for n in range(2, 13))
+                         + packet(13, END) + packet(14, END))
+        else:
+            peer.sendall(packet(1, OK))
 
 
 def attack(peer, how):
@@ -87,7 +98,9 @@ def serve(peer, record, plugin, how):
             if plugin == "ok":
                 peer.sendall(greeting(b"mysql_native_password"))
                 receive(peer, record)
-                peer.sendall(packet(2, b"\0\0\0\x02\0\0\0"))
+                peer.sendall(packet(2, OK))
+                if how == "empty":
+                    answer_empty(peer, record)
                 receive(peer, record)
                 attack(peer, how)
             name = plugin.encode()
