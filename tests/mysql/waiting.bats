@@ -25,6 +25,22 @@ load lease
 	wait_until 2 only_fences
 }
 
+@test "connection cut between entering the queue and the sleep: the release wakes the waiter" {
+	via_proxy
+	hold --
+	proxy "cut-on n LEFT JOIN"
+	wait_in_line 1 -b "$PROXY" -- true
+	local waiter=$PID start
+	wait_until 3 sleepers 1
+	now
+	start=$NOW
+	release
+	join "$waiter" 15
+	now
+	equal "$status" 0
+	took $((NOW - start)) 0 2000
+}
+
 @test "a waiter whose entry was removed while its connection was broken is in the queue again" {
 	local option first second
 	via_proxy

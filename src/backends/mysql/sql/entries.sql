@@ -117,10 +117,12 @@ SELECT @taken, IF(@fence > 0, @fence, LAST_INSERT_ID()), 0, @place, @before,
 
 -- name: entries_sleep
 -- Sleeps until KILL QUERY ends it, or for {sleep} ms. Does not sleep if the entry may hold, is gone
--- or was replaced since the last request. It is alone in its packet, because KILL QUERY between two
--- statements of one packet would drop the rest without an error.
+-- or was replaced since the last request, or names an earlier connection, which nobody can wake. It
+-- is alone in its packet, because KILL QUERY between two statements of one packet would drop the
+-- rest without an error.
 SELECT /* dlock sleep {token} */ SLEEP(IF(
-    (SELECT newer FROM dlock_entries WHERE {lock} AND place = {place}) = '',
+    (SELECT newer FROM dlock_entries
+      WHERE {lock} AND place = {place} AND conn = CONNECTION_ID()) = '',
     (SELECT IF({may_hold}, 0, {sleep}) FROM dlock_entries
       WHERE {lock} AND place < {place} AND newer = ''), 0) / 1000);
 
