@@ -25,8 +25,7 @@ struct sql_value {
 	int64_t number;
 };
 
-#define SQL_TEXT(KEY, TEXT) { .key = (KEY), .type = SQL_BYTES, .bytes = (TEXT), \
-			      .length = strlen(TEXT) }
+#define SQL_TEXT(KEY, TEXT) SQL_BLOB(KEY, TEXT, strlen(TEXT))
 #define SQL_BLOB(KEY, BYTES, LENGTH) { .key = (KEY), .type = SQL_BYTES, .bytes = (BYTES), \
 				       .length = (LENGTH) }
 #define SQL_INT(KEY, NUMBER) { .key = (KEY), .type = SQL_NUMBER, .number = (NUMBER) }
