@@ -152,8 +152,7 @@ static int request_door(struct mysql_backend *my, const char *sql, const struct 
 void door_drop(struct mysql_backend *my)
 {
 	mysql_conn_close(&my->conn);
-	my->conn.session = false;
-	my->door.state = DOOR_BEFORE;
+	my->conn.session = my->at_door = false;
 }
 
 static enum outcome report_loss(const struct mysql_backend *my, const char *how, struct error *err)
@@ -166,9 +165,7 @@ static enum outcome report_loss(const struct mysql_backend *my, const char *how,
 static void mark_passed(struct mysql_backend *my, const struct request *request)
 {
 	my->conn.session = true;
-	my->door.state = DOOR_PASSED;
-	my->door.number = my->conn.number;
-	my->door.idle_s = request->ttl_ms / 1000;
+	my->idle_s = request->ttl_ms / 1000;
 }
 
 /* Does the answer show that the door is ours, or was until this request opened it? */
@@ -178,7 +175,7 @@ static enum outcome classify_answer(const struct mysql_backend *my,
 {
 	const bool in_transaction = my->conn.mysql->server_status & SERVER_STATUS_IN_TRANS;
 
-	if (answer->number != my->door.number || answer->idle_s != my->door.idle_s)
+	if (answer->number != my->conn.number || answer->idle_s != my->idle_s)
 		return report_loss(my, "wait_timeout does not stay as it was set: the session is "
 				   "another one now; ?strategy=lease needs none of its own", err);
 	if (!answer->yes || (kind_of(my)->transaction && !opened && !in_transaction))
@@ -196,7 +193,7 @@ static enum outcome ask_session(struct mysql_backend *my, const char *sql,
 	const struct mysql_conn *conn = &my->conn;
 	struct door_answer answer;
 
-	if (!conn->mysql || conn->number != my->door.number)
+	if (!conn->mysql)
 		return report_loss(my, "the server closed the connection", err);
 	if (request_door(my, sql, request, &answer, err))
 		return conn->mysql ? OUTCOME_ERROR : OUTCOME_LOST;
@@ -253,7 +250,7 @@ int door_wait(struct mysql_backend *my, const struct request *request, struct er
 	if (request_door(my, kind_of(my)->ready_sql, request, &ignored, err) ||
 	    mysql_start(conn, kind_of(my)->wait_sql, params.values, err))
 		return -1;
-	my->door.state = DOOR_WAITING;
+	my->at_door = true;
 	return 0;
 }
 
@@ -266,7 +263,7 @@ enum outcome door_wake(struct mysql_backend *my, const struct request *request, 
 	int failed = mysql_conn_receive(conn, &rows, err);
 	enum outcome outcome;
 
-	my->door.state = DOOR_BEFORE;
+	my->at_door = false;
 	read_answer(rows, &answer);
 	if (failed)
 		return mysql_contended(conn) ? OUTCOME_BUSY : OUTCOME_ERROR;
@@ -290,8 +287,7 @@ enum outcome door_open(struct mysql_backend *my, const struct request *request, 
 
 	if (outcome != OUTCOME_HELD)
 		door_drop(my);
-	my->conn.session = false;
-	my->door.state = DOOR_BEFORE;
+	my->conn.session = my->at_door = false;
 	return outcome == OUTCOME_HELD ? OUTCOME_HELD : OUTCOME_LOST;
 }
 

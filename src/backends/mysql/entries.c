@@ -64,13 +64,12 @@ static int request_change(struct mysql_backend *my, struct mysql_conn *conn, con
 {
 	int64_t numbers[CHANGE_COLUMNS];
 	MYSQL_RES *rows;
+	int failed;
 
-	*change = (struct change){ 0 };
-	if (mysql_persist(my, conn, sql, params->values, limit_ms, CHANGE_COLUMNS, &rows, err))
-		return -1;
+	failed = mysql_persist(my, conn, sql, params->values, limit_ms, CHANGE_COLUMNS, &rows, err);
 	mysql_numbers(rows, numbers, CHANGE_COLUMNS);
 	*change = (struct change){ numbers[0], numbers[1], numbers[2], numbers[3] };
-	return 0;
+	return failed;
 }
 
 /* Has the waiter at {place} looked at the queue soon after it was woken? */
@@ -94,7 +93,6 @@ static bool has_looked(struct mysql_backend *my, struct mysql_conn *conn,
 static void wake_listed(struct mysql_backend *my, struct mysql_conn *conn, struct params *params,
 			struct change list)
 {
-	const bool resent = my->base.resent;
 	int64_t place = list.first, numbers[2];	/* see entries_wake */
 	struct error ignored = { 0 };
 	MYSQL_RES *rows;
@@ -109,21 +107,18 @@ static void wake_listed(struct mysql_backend *my, struct mysql_conn *conn, struc
 		request_change(my, conn, sql_entries_remove_dead, params, TAKE_MS, &list, &ignored);
 		place = list.count ? list.first : place < list.last ? list.last : 0;
 	}
-	my->base.resent = resent;
 }
 
 /* Wake the first waiters in a list. which: an SQL condition. Returns the first one, or 0. */
 static int64_t wake_waiters(struct mysql_backend *my, struct mysql_conn *conn,
 			    struct params *params, const char *which)
 {
-	const bool resent = my->base.resent;
 	struct error ignored = { 0 };
 	struct change list;
 
 	params_add(params, (const struct sql_value[]){ SQL_PART("which", which), SQL_LAST });
 	request_change(my, conn, sql_entries_waiters, params, TAKE_MS, &list, &ignored);
 	wake_listed(my, conn, params, list);
-	my->base.resent = resent;
 	return list.first;
 }
 
@@ -198,7 +193,7 @@ static enum outcome take_queued(struct mysql_backend *my, struct mysql_conn *con
 					    params, state, err);
 
 	/* Wait for a server that has answered a moment ago. */
-	if (outcome == OUTCOME_ERROR && (how->fresh || how->wake) && how->queue &&
+	if (outcome == OUTCOME_ERROR && (how->fresh || how->wake) && request->queue &&
 	    err->kind == ERROR_UNAVAILABLE)
 		return OUTCOME_BUSY;
 	/* Waiters behind a shared hold may hold, too, and behind a slot if one is free. */
@@ -234,8 +229,8 @@ enum outcome entries_take(struct mysql_backend *my, struct mysql_conn *conn,
 	make_params(&params, my, request);
 	params_add(&params, (const struct sql_value[]){
 		SQL_INT("late", how->late),
-		SQL_INT("queue", how->queue),
-		SQL_INT("replaces", request->replaces && how->queue),
+		SQL_INT("queue", request->queue),
+		SQL_INT("replaces", request->replaces && request->queue),
 		/* A request that is sent a second time has a connection with another number. */
 		how->connection == 0 ? (struct sql_value)SQL_PART("conn", "CONNECTION_ID()") :
 		(struct sql_value)SQL_INT("conn", how->connection == ENTRIES_AT_DOOR
@@ -249,9 +244,9 @@ enum outcome entries_take(struct mysql_backend *my, struct mysql_conn *conn,
 				       &params, state, err);
 	/* Without a wait, write nothing. Only the other statement compares slots. */
 	if (outcome == OUTCOME_BUSY &&
-	    (how->queue || !state->excluded || request->mode == HOLD_SLOT))
+	    (request->queue || !state->excluded || request->mode == HOLD_SLOT))
 		outcome = take_queued(my, conn, request, how, &params, state, err);
-	if (outcome == OUTCOME_ERROR && (how->fresh || !how->queue) &&
+	if (outcome == OUTCOME_ERROR && (how->fresh || !request->queue) &&
 	    is_contended(my, conn, request, err))
 		return OUTCOME_BUSY;
 	return outcome;
@@ -305,7 +300,7 @@ static enum outcome change_hold(struct mysql_backend *my, struct mysql_conn *con
 }
 
 enum outcome entries_renew(struct mysql_backend *my, struct mysql_conn *conn,
-			   const struct request *request, bool sooner, struct error *err)
+			   const struct request *request, struct error *err)
 {
 	enum outcome outcome;
 	struct change change;
@@ -314,7 +309,8 @@ enum outcome entries_renew(struct mysql_backend *my, struct mysql_conn *conn,
 	make_params(&params, my, request);
 	outcome = change_hold(my, conn, my->strategy->statements->renew_sql, &params, TAKE_MS,
 			      &change, err);
-	if (outcome == OUTCOME_HELD && sooner)
+	/* With another record, the lease may end before the time that waiters know. */
+	if (outcome == OUTCOME_HELD && request->text)
 		wake_waiters(my, conn, &params, NOT_REPLACED);
 	return outcome;
 }
@@ -326,12 +322,16 @@ enum outcome entries_release(struct mysql_backend *my, struct mysql_conn *conn,
 	enum outcome outcome;
 	struct change change;
 	struct params params;
+	bool resent;
 
+	my->base.resent = false;
 	make_params(&params, my, request);
 	outcome = change_hold(my, conn, request->keep_ms > 0 ? statements->keep_sql
 							     : statements->release_sql,
 			      &params, my->base.timeout_ms, &change, err);
+	resent = my->base.resent;
 	wake_listed(my, conn, &params, change);
+	my->base.resent = resent;
 	return outcome;
 }
 
@@ -413,15 +413,13 @@ enum outcome entries_break(struct mysql_backend *my, struct mysql_conn *conn, co
 			   const struct row *row, int64_t *connection, struct error *err)
 {
 	const struct request request = { .name = name };
-	char literal[ROW_ID_SIZE + 4];
 	enum outcome outcome;
 	struct change change;
 	struct params params;
 
-	snprintf(literal, sizeof(literal), "X'%s'", row->id);
 	make_params(&params, my, &request);
 	params_add(&params, (const struct sql_value[]){
-		SQL_PART("row", literal), SQL_INT("fence", (int64_t)row->fence), SQL_LAST });
+		SQL_TEXT("row", row->id), SQL_INT("fence", (int64_t)row->fence), SQL_LAST });
 	outcome = change_hold(my, conn, my->strategy->statements->break_sql, &params,
 			      my->base.timeout_ms, &change, err);
 	*connection = change.connection;

@@ -45,7 +45,6 @@ struct entries_state {
 /* Options of a request to take the lock, beside struct request. */
 struct entries_how {
 	bool fresh;		/* first try for an empty queue */
-	bool queue;		/* leave an entry that waits */
 	bool wake;		/* before, wake the first waiter, or remove it if it is dead */
 	int64_t late;		/* remove this waiter, which is late; 0: nobody */
 	/* 0: the connection of the request. Otherwise one that has passed a door. */
@@ -69,9 +68,8 @@ int entries_awake(struct mysql_backend *my, struct mysql_conn *conn, const struc
 		  int64_t position, struct error *err);
 
 /* As the slots of struct backend_ops, over conn. */
-/* sooner: wake waiters, because the lease may end before the time that they know. */
 enum outcome entries_renew(struct mysql_backend *my, struct mysql_conn *conn,
-			   const struct request *request, bool sooner, struct error *err);
+			   const struct request *request, struct error *err);
 enum outcome entries_release(struct mysql_backend *my, struct mysql_conn *conn,
 			     const struct request *request, struct error *err);
 int entries_show(struct mysql_backend *my, struct mysql_conn *conn, const struct request *request,

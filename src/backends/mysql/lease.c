@@ -117,7 +117,7 @@ static enum outcome take_entry(struct mysql_backend *my, const struct request *r
 			       struct grant *grant, struct error *err)
 {
 	const bool polls = !my->strategy->statements->try_sql, enters = !my->position;
-	struct entries_how how = { .fresh = enters && !polls, .queue = request->queue };
+	struct entries_how how = { .fresh = enters && !polls };
 	struct entries_state state;
 	enum outcome outcome;
 
@@ -146,7 +146,7 @@ static enum outcome take_entry(struct mysql_backend *my, const struct request *r
 	grant->fence = my->fence;
 	grant->newer = state.newer;
 	if (outcome != OUTCOME_BUSY) {
-		my->ttl_ms = grant->ttl_ms = request->ttl_ms;
+		grant->ttl_ms = request->ttl_ms;
 		my->pause_ms = 0;
 		return outcome;
 	}
@@ -165,12 +165,13 @@ static enum outcome extend_entry(struct mysql_backend *my, struct mysql_conn *co
 				 const struct request *request, int64_t ttl_ms, int64_t connection,
 				 struct error *err)
 {
-	const struct entries_how how = { .queue = true, .connection = connection };
+	const struct entries_how how = { .connection = connection };
 	struct request entry = *request;
 	struct entries_state state;
 	enum outcome outcome;
 
 	entry.ttl_ms = ttl_ms;
+	entry.queue = true;
 	outcome = entries_take(my, conn, &entry, &how, &state, err);
 	if (outcome == OUTCOME_HELD)
 		my->fence = (uint64_t)state.number;
@@ -213,14 +214,13 @@ static enum outcome wake_at_door(struct mysql_backend *my, const struct request 
 {
 	enum outcome outcome;
 
-	grant->sent_ms = clock_boot_ms();
 	grant->ttl_ms = request->ttl_ms;
 	outcome = door_wake(my, request, err);
 	if (outcome == OUTCOME_BUSY)
 		return sleep_at_door(my, request, grant, err);
 	if (outcome == OUTCOME_HELD)
 		outcome = extend_entry(my, &my->side, request, request->ttl_ms,
-				       my->door.number, err);
+				       my->conn.number, err);
 	grant->fence = my->fence;
 	/* Return to the queue, where the entry has its position unless its lease has ended. */
 	if (outcome != OUTCOME_HELD)
@@ -235,36 +235,29 @@ enum outcome lease_renew(struct backend *backend, const struct request *request,
 			 struct grant *grant, struct error *err)
 {
 	struct mysql_backend *my = mysql_from_backend(backend);
-	const bool door = my->strategy->door;
-	/* Wake waiters that sleep until a later end. */
-	const bool sooner = request->text || request->ttl_ms < my->ttl_ms;
 	struct request entry = *request;
-	enum outcome outcome = my->door.state == DOOR_PASSED ? OUTCOME_HELD : OUTCOME_LOST;
+	enum outcome outcome;
 
-	/* The server ends an idle connection after the TTL of the acquisition. */
-	if (door)
-		entry.ttl_ms = my->door.idle_s * 1000;
-	grant->sent_ms = clock_boot_ms();
-	grant->ttl_ms = my->ttl_ms = entry.ttl_ms;
 	grant->fence = my->fence;
-	if (door && outcome == OUTCOME_HELD)
-		outcome = door_prove(my, request, err);
-	if (door && outcome != OUTCOME_HELD)
-		return outcome;
-	return entries_renew(my, door ? &my->side : &my->conn, &entry, sooner, err);
+	grant->ttl_ms = request->ttl_ms;
+	if (!my->strategy->door)
+		return entries_renew(my, &my->conn, request, err);
+	/* The server ends an idle connection after the TTL of the acquisition. */
+	grant->ttl_ms = entry.ttl_ms = my->idle_s * 1000;
+	outcome = my->conn.session ? door_prove(my, request, err) : OUTCOME_LOST;
+	return outcome == OUTCOME_HELD ? entries_renew(my, &my->side, &entry, err) : outcome;
 }
 
 enum outcome lease_release(struct backend *backend, const struct request *request,
 			   struct error *err)
 {
 	struct mysql_backend *my = mysql_from_backend(backend);
-	const bool passed = my->door.state == DOOR_PASSED;
 	struct error lost = { 0 };
 	enum outcome door = OUTCOME_LOST, outcome;
 
-	if (passed)
+	if (my->conn.session)
 		door = door_open(my, request, &lost);
-	else if (my->door.state == DOOR_WAITING)
+	else if (my->at_door)
 		door_drop(my);
 	my->position = my->pause_ms = 0;
 	my->checked = false;
@@ -287,11 +280,11 @@ enum outcome lease_acquire(struct backend *backend, const struct request *reques
 
 	if (check_name(my, request->name, err))
 		return OUTCOME_ERROR;
-	if (my->door.state == DOOR_PASSED)
+	if (my->conn.session)
 		return lease_renew(backend, request, grant, err);
 	if (door)
 		entry.ttl_ms = door_ttl_ms(request);
-	if (my->door.state == DOOR_WAITING) {
+	if (my->at_door) {
 		outcome = wake_at_door(my, &entry, grant, err);
 	} else {
 		outcome = take_entry(my, &entry, grant, err);
@@ -367,7 +360,7 @@ enum outcome lease_break(struct backend *backend, const char *name, const struct
 	int64_t number = 0;
 	bool taken = false;
 
-	/* Of a lost connection, another client may have the number after a restart of the server. */
+	/* After a restart of the server, another client may have a lost connection's number. */
 	if (door && door_probe(my, name, &taken, &number, err))
 		return OUTCOME_ERROR;
 	if (stranger && !taken)

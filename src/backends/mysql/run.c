@@ -143,18 +143,18 @@ int mysql_run(struct mysql_backend *my, struct mysql_conn *conn, const char *sql
 	const struct mysql_address *address = conn->address;
 	size_t sent_to = 0;
 
-	for (my->base.resent = false;; my->base.resent = true) {
+	for (bool again = false;; again = true) {
 		*err = (struct error){ .kind = ERROR_NONE };
 		if (address->stale && !conn->session)
 			end_stale(conn, values);
 		if (!run_once(conn, sql, values, rows, err)) {
 			/* Another host has not received the first request. */
-			my->base.resent &= address->at == sent_to;
+			my->base.resent |= again && address->at == sent_to;
 			return 0;
 		}
 		roll_back(conn);
 		/* Do not repeat a request to a server that hangs, but send it to the next one. */
-		if (my->base.resent || conn->session || conn->mysql || !conn->sent ||
+		if (again || conn->session || conn->mysql || !conn->sent ||
 		    err->kind != ERROR_UNAVAILABLE ||
 		    (err->errnum == ETIMEDOUT && address->host_count == 1))
 			return -1;
@@ -169,13 +169,10 @@ int mysql_persist(struct mysql_backend *my, struct mysql_conn *conn, const char 
 		  MYSQL_RES **rows, struct error *err)
 {
 	const int64_t until_ms = clock_boot_ms() + limit_ms;
-	bool resent = false;
 	int failed;
 
 	for (;;) {
 		failed = mysql_run(my, conn, sql, values, rows, err);
-		resent |= my->base.resent;
-		my->base.resent = resent;
 		if (!failed && *rows && mysql_num_fields(*rows) == columns)
 			return 0;
 		mysql_free_result(*rows);
@@ -189,7 +186,7 @@ int mysql_persist(struct mysql_backend *my, struct mysql_conn *conn, const char 
 		if (clock_boot_ms() >= until_ms)
 			return -1;
 		/* The request may have been carried out up to its last statement. */
-		resent = true;
+		my->base.resent = true;
 		usleep((useconds_t)(rand() % CONTENTION_US));
 	}
 }
@@ -197,11 +194,9 @@ int mysql_persist(struct mysql_backend *my, struct mysql_conn *conn, const char 
 int mysql_start(struct mysql_conn *conn, const char *sql, const struct sql_value values[],
 		struct error *err)
 {
-	if (prepare_conn(conn, err))
-		return -1;
-	/* The answer to the settings of the session would come first. */
-	if (conn->fresh && run_once(conn, "DO 0", NULL, NULL, err))
-		return -1;
+	if (!conn->mysql)
+		return error_set(err, ERROR_UNAVAILABLE, 0, "%s: the server closed the connection",
+				 conn->address->label);
 	return send_text(conn, sql, values, err);
 }
 

@@ -60,16 +60,13 @@ struct mysql_backend {
 	int64_t position;	/* of our entry that waits; 0: there is none */
 	bool checked;		/* the queue was read, and no sleep has begun since */
 	int64_t check_ms;	/* when to check the queue */
-	int64_t ttl_ms;		/* of the last lease; 0: not known */
 	uint64_t fence;		/* of the entry that holds */
 	int64_t pause_ms;	/* the last pause between polls */
 	int64_t poll_ms;	/* the pause behind entries of another home; 0: there are none */
 	struct hold_late late;
-	struct {
-		enum { DOOR_BEFORE, DOOR_WAITING, DOOR_PASSED } state;
-		int64_t number;		/* of the connection that has passed */
-		int64_t idle_s;		/* its wait_timeout */
-	} door;
+	/* Of door.c: conn has passed the door if it is a session. */
+	bool at_door;		/* conn sleeps at the door */
+	int64_t idle_s;		/* wait_timeout of the connection that has passed */
 };
 
 static inline struct mysql_backend *mysql_from_backend(struct backend *backend)
@@ -98,9 +95,9 @@ void params_add(struct params *params, const struct sql_value values[]);
 
 /*
  * Run sql with values in it (NULL: none) over conn, and open conn if it is closed. If the
- * connection breaks, the request is sent once more over a new one (base.resent), unless it timed
- * out or conn is a session. rows: see mysql_conn_receive(); NULL: rows are dropped. Returns 0, or
- * -1 and sets *err and conn->code.
+ * connection breaks, the request is sent once more over a new one (sets base.resent), unless it
+ * timed out or conn is a session. rows: see mysql_conn_receive(); NULL: rows are dropped. Returns
+ * 0, or -1 and sets *err and conn->code.
  */
 int mysql_run(struct mysql_backend *my, struct mysql_conn *conn, const char *sql,
 	      const struct sql_value values[], MYSQL_RES **rows, struct error *err);
@@ -118,7 +115,7 @@ bool mysql_is_missing(const struct mysql_conn *conn);
 /* Make the strategy's tables. Returns 0 or -1. */
 int mysql_make_tables(struct mysql_backend *my, struct mysql_conn *conn, struct error *err);
 
-/* Send sql, whose answer comes later: conn->pending. Returns 0 or -1. */
+/* Send sql over conn, if it is open. The answer comes later: conn->pending. Returns 0 or -1. */
 int mysql_start(struct mysql_conn *conn, const char *sql, const struct sql_value values[],
 		struct error *err);
 

@@ -223,7 +223,7 @@ SELECT DISTINCT name FROM dlock_entries WHERE strategy = {strategy} AND expires 
 
 -- name: entries_break
 SET @conn = 0;
-SELECT conn INTO @conn FROM dlock_entries WHERE {lock} AND token = {row} AND home = @home;
-DELETE FROM dlock_entries WHERE {lock} AND token = {row} AND fence > 0;
+SELECT conn INTO @conn FROM dlock_entries WHERE {lock} AND token = UNHEX({row}) AND home = @home;
+DELETE FROM dlock_entries WHERE {lock} AND token = UNHEX({row}) AND fence > 0;
 SET @done = ROW_COUNT();
 {entries_waiters}
