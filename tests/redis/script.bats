@@ -102,6 +102,14 @@ mixed='zadd KEY 99999999999999 a 99999999999999 theirs;hset {KEY}:holders mode s
 }
 
 # [10]
+@test "a last fence that is no number counts as none" {
+	rcli set "{$KEY}:fence" text >/dev/null
+	matches "$(acquire a)" '^1 [0-9]{16}$'
+	rcli set "{$KEY}:fence" text >/dev/null
+	equal "$(plain release a 0 '' 1 9000)" 1
+	equal "$(rcli get "{$KEY}:fence") $(rcli exists "$KEY")" "9000 0"
+}
+
 @test "shared holds and slots: who fits in, and what differs" {
 	acquire a s
 	matches "$(acquire b s)" '^1 '
