@@ -25,8 +25,8 @@
  * watchdog renews only fields of its own program, with one effect on others: a renewed read lock
  * sets the lease of the whole key. With a longer shared hold of dlock, and a Java program that
  * renews and crashes, the key would expire before the hold. So such a lease is limited to
- * most_read_ms, and dlock renews it earlier than that. A minimum hold is renewed by nobody, and has
- * no such limit.
+ * most_read_ms, and dlock renews it earlier than that. A minimum hold may be longer, and lasts as
+ * long as no such program shortens it.
  *
  * dlock's waiters listen to their own channel and to that of Java's waiters. Those of a fair lock
  * are in Redisson's queue, among Java's.
