@@ -46,12 +46,18 @@ struct ballot {
 
 /* ---- reading ---- */
 
-/* Is it {1, fence} (redis/lua/common.lua)? Refuses a forged fence, which would spread. */
-static bool is_grant(const struct redis_server *node)
+/*
+ * Returns the fence of {1, fence} (redis/lua/common.lua). 0: another reply, or a forged fence,
+ * which would spread.
+ */
+static uint64_t granted_fence(const struct redis_server *node)
 {
-	return node->state == SERVER_ANSWERED && redis_has_shape(node->reply, "is") &&
-	       node->reply->element[0]->integer == 1 &&
-	       strtoull(node->reply->element[1]->str, NULL, 10) < BACKEND_FENCE_END;
+	uint64_t fence = 0;
+
+	if (node->state == SERVER_ANSWERED && redis_has_shape(node->reply, "is") &&
+	    node->reply->element[0]->integer == 1)
+		fence = strtoull(node->reply->element[1]->str, NULL, 10);
+	return fence < BACKEND_FENCE_END ? fence : 0;
 }
 
 /* Is it {0, left, ahead, queued_at, foreign, digest, age, ttl}? */
@@ -98,10 +104,8 @@ static void read_busy(const struct redis_client *client, const redisReply *reply
 	ballot->foreign = e[4]->integer;
 }
 
-static void read_grant(const struct redis_server *node, unsigned bit, struct ballot *ballot)
+static void read_grant(uint64_t fence, unsigned bit, struct ballot *ballot)
 {
-	const uint64_t fence = strtoull(node->reply->element[1]->str, NULL, 10);
-
 	ballot->granted |= bit;
 	ballot->votes.granted++;
 	if (fence > ballot->fence)
@@ -136,9 +140,10 @@ static void read_ballot(const struct redis_client *client, int64_t ttl_ms, struc
 	*ballot = (struct ballot){ .longest_ttl_ms = ttl_ms, .ahead = -1, .age_ms = -1 };
 	for (int i = 0; i < client->count; i++) {
 		const struct redis_server *node = &client->servers[i];
+		const uint64_t fence = granted_fence(node);
 
-		if (is_grant(node))
-			read_grant(node, 1u << i, ballot);
+		if (fence)
+			read_grant(fence, 1u << i, ballot);
 		else if (is_busy(node))
 			read_busy(client, node->reply, ballot);
 		else
@@ -193,8 +198,7 @@ static bool has_fence(const struct redis_client *client, const void *state)
 	int count = 0;
 
 	for (int i = 0; i < client->count; i++)
-		count += is_grant(&client->servers[i]) &&
-			 strtoull(client->servers[i].reply->element[1]->str, NULL, 10) >= fence;
+		count += granted_fence(&client->servers[i]) >= fence;
 	return count >= client->quorum;
 }
 
