@@ -494,11 +494,6 @@ bool redis_has_shape(const struct redisReply *reply, const char *shape)
 	return true;
 }
 
-bool redis_is_no_master(const char *text)
-{
-	return strstr(text, "READONLY") || strstr(text, "MASTERDOWN") || strstr(text, "LOADING");
-}
-
 /* The second text is of Redis and Valkey 8. */
 bool redis_is_torn(const char *text)
 {

@@ -97,8 +97,6 @@ void redis_refusal(const struct redis_address *address, const char *text, struct
  */
 bool redis_has_shape(const struct redisReply *reply, const char *shape);
 
-/* Is this the error of a server that is no master, or not yet? */
-bool redis_is_no_master(const char *text);
 /*
  * Is this the error of a script that has lost a key while it ran? Then a part of it was carried
  * out.

@@ -274,6 +274,12 @@ int64_t redis_after_loss(struct redis_route *route)
 	return start_over(route);
 }
 
+/* Is this the error of a server that is no master, or not yet? */
+static bool is_no_master(const char *text)
+{
+	return strstr(text, "READONLY") || strstr(text, "MASTERDOWN") || strstr(text, "LOADING");
+}
+
 /* Use strstr() for errors in scripts, which Redis 5 and 6 wrap in another text. */
 int64_t redis_after_error(struct redis_client *client, const char *text)
 {
@@ -289,7 +295,7 @@ int64_t redis_after_error(struct redis_client *client, const char *text)
 	}
 	if (route->cluster && (!strncmp(text, "TRYAGAIN", 8) || redis_is_torn(text)))
 		return REDIS_ROUTE_PAUSE_MS;
-	if (!redis_is_no_master(text) && !(route->cluster && strstr(text, "CLUSTERDOWN")))
+	if (!is_no_master(text) && !(route->cluster && strstr(text, "CLUSTERDOWN")))
 		return REDIS_ROUTE_ENDS;
 	start_over(route);
 	return REDIS_ROUTE_PAUSE_MS;
@@ -413,7 +419,7 @@ int redis_ask(struct redis_client *client, const struct redis_call *call, struct
 		return 0;
 	*err = server->error;
 	/* The name may lead to a new master. */
-	if (server->reply && redis_is_no_master(server->reply->str))
+	if (server->reply && is_no_master(server->reply->str))
 		redis_server_leave(server);
 	return -1;
 }
