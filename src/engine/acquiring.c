@@ -143,7 +143,6 @@ static enum acquired acquire_local(struct supervisor *s)
 			return ACQUIRED_NO;
 		}
 	}
-	s->hooks->waiting(NULL);
 	if (acquired != ACQUIRED_NOT_YET)
 		return acquired;
 	s->result->end = RUN_NOT_OBTAINED;
@@ -267,7 +266,7 @@ static enum acquired wait_for_lock(struct supervisor *s)
 			return ACQUIRED_NO;
 		}
 		if (clock_boot_ms() >= tick_ms) {
-			tick_ms += s->hooks->tick_ms;
+			tick_ms = add_duration(clock_boot_ms(), s->hooks->tick_ms);
 			if (s->result->wait.holder_known)
 				show_waiting(s);
 		}
@@ -275,20 +274,23 @@ static enum acquired wait_for_lock(struct supervisor *s)
 	return acquired;
 }
 
-enum acquired supervisor_acquire(struct supervisor *s)
+/* Acquire by a keeper. */
+static enum acquired acquire_remote(struct supervisor *s)
 {
-	enum acquired acquired = ACQUIRED_NOT_YET;
 	struct error err = { 0 };
 
-	if (s->run->driver->local)
-		return acquire_local(s);
-	if (supervisor_start_keeper(s, KEEPER_ACQUIRE, &err))
-		return supervisor_fail(s, &err);
 	/* The guard is started while the keeper waits for the network. */
-	if (s->run->argv && supervisor_start_guard(s, &err))
-		acquired = supervisor_fail(s, &err);
-	else
-		acquired = wait_for_lock(s);
+	if (supervisor_start_keeper(s, KEEPER_ACQUIRE, &err) ||
+	    (s->run->argv && supervisor_start_guard(s, &err)))
+		return supervisor_fail(s, &err);
+	return wait_for_lock(s);
+}
+
+enum acquired supervisor_acquire(struct supervisor *s)
+{
+	const enum acquired acquired = s->run->driver->local ? acquire_local(s)
+							     : acquire_remote(s);
+
 	s->hooks->waiting(NULL);
 	if (acquired == ACQUIRED_NO) {
 		/* From now on every offer is void. */

@@ -329,6 +329,19 @@ job_is_gone() {
 	not shows "pid $HOLDER"
 }
 
+@test "Ctrl-C while dlock waits: the live line goes" {
+	local backend
+	for backend in "$FILE" "$REDIS"; do
+		DLOCK_BACKEND=$backend hold --
+		types 'clear; $DLOCK run -b '"$backend $LOCK"' -- true'
+		wait_until 5 shows "waiting .*pid $HOLDER"
+		keys C-c
+		wait_until 5 prompt 130
+		not shows "pid $HOLDER"
+		release
+	done
+}
+
 @test "a waiter in the background leaves the prompt alone; fg shows its line, Ctrl-Z and bg end it" {
 	local command
 	hold --
