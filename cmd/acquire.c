@@ -92,7 +92,7 @@ static int ask_backend(struct session *session, enum keeper_verb verb,
 		reply->lease_ms = grant.ttl_ms;
 		break;
 	default:	/* KEEPER_VERB_VERIFY */
-		reply->outcome = hold_verify(backend, request, err);
+		reply->outcome = hold_verify(backend, request, &reply->fence, err);
 		break;
 	}
 	return reply->outcome == OUTCOME_ERROR ? -1 : 0;

@@ -59,62 +59,38 @@ static const char *get_env(const char *variable)
 	return value ? value : "";
 }
 
-/* Return the fence of $DLOCK_TOKEN; "": a user has set it beside the fence of another lock. */
-static const char *read_fence(const char token[static TOKEN_SIZE])
-{
-	if (token_scope(token, get_env("DLOCK_NAME"), 0) == TOKEN_OF_OTHER)
-		return "";
-	return get_env("DLOCK_FENCE");
-}
-
 /*
- * Write the holds for DLOCK_OUTER, the innermost one first: that of the token text, without its
- * fence, which is in $DLOCK_FENCE; that of $DLOCK_TOKEN if a script has set it after `dlock
- * acquire`; and the outer ones.
+ * Write the tokens for DLOCK_OUTER, the innermost one first: this one; that of $DLOCK_TOKEN if a
+ * script has set it after `dlock acquire`; and the outer ones.
  */
-static char *list_holds(const char *text)
+static char *list_tokens(const char *token)
 {
 	const char *const inner = get_env("DLOCK_TOKEN"), *outer = get_env("DLOCK_OUTER");
-	const size_t first = strcspn(outer, ":");
-	char token[TOKEN_SIZE], *list = memory_format("%s:", text), *longer;
-	struct error ignored;
-	int level;
+	const size_t first = strcspn(outer, " ");
+	const bool listed = strlen(inner) == first && !strncmp(inner, outer, first);
 
-	if (!token_read(inner, token, &level, &ignored) &&
-	    (strlen(inner) != first || strncmp(inner, outer, first) != 0)) {
-		longer = memory_format("%s %s:%s", list, inner, read_fence(token));
-		free(list);
-		list = longer;
-	}
-	if (!outer[first])
-		return list;
-	longer = memory_format("%s %.*s:%s%s", list, (int)first, outer, get_env("DLOCK_FENCE"),
-			       outer + first + 1);
-	free(list);
-	return longer;
+	return memory_format("%s%s%s%s%s", token, listed ? "" : " ", listed ? "" : inner,
+			     *outer ? " " : "", outer);
 }
 
 char **environment_make(const char *name, const char *token, int level, const char *backend,
 			char **fence_text)
 {
 	const char *values[HOLD_VARIABLES] = { name, NULL, backend, NULL, NULL };
-	char text[TOKEN_TEXT_SIZE], *holds = NULL, **envp;
+	char text[TOKEN_TEXT_SIZE], *tokens = NULL, **envp;
 
 	if (token) {
 		token_write(token, level, text);
-		holds = list_holds(text);
+		tokens = list_tokens(text);
 		values[1] = text;
-		values[3] = holds;
+		values[3] = tokens;
 		/* The fence is last, because its digits come later. */
 		values[4] = "";
 	}
 	envp = make_environment(values, fence_text);
-	free(holds);
+	free(tokens);
 	return envp;
 }
-
-/* The fence of the hold that was found. */
-static uint64_t found_fence;
 
 /* The search of environment_find_token(), and the best token so far. */
 struct search {
@@ -126,8 +102,7 @@ struct search {
 };
 
 /* Use a token if it matches the lock better than the one that was found before. */
-static void adopt_token(struct search *search, const char token[static TOKEN_SIZE], int level,
-			const char *fence)
+static void adopt_token(struct search *search, const char token[static TOKEN_SIZE], int level)
 {
 	const enum token_scope scope = token_scope(token, search->name, search->backend);
 
@@ -136,21 +111,17 @@ static void adopt_token(struct search *search, const char token[static TOKEN_SIZ
 	search->scope = scope;
 	search->level = level;
 	memcpy(search->token, token, TOKEN_SIZE);
-	found_fence = strtoull(fence, NULL, 10);
 }
 
 static void search_outer(struct search *search)
 {
-	char *outer = memory_copy(get_env("DLOCK_OUTER")), *next = outer, *hold, token[TOKEN_SIZE];
-	const char *text;
+	char *outer = memory_copy(get_env("DLOCK_OUTER")), *next = outer, *text, token[TOKEN_SIZE];
 	struct error ignored;
 	int level;
 
-	while ((hold = strsep(&next, " "))) {
-		text = strsep(&hold, ":");
+	while ((text = strsep(&next, " ")))
 		if (!token_read(text, token, &level, &ignored))
-			adopt_token(search, token, level, hold && *hold ? hold : read_fence(token));
-	}
+			adopt_token(search, token, level);
 	free(outer);
 }
 
@@ -167,14 +138,9 @@ int environment_find_token(const char *name, uint64_t backend, char token[static
 		return 0;
 	if (token_read(get_env("DLOCK_TOKEN"), inner, level, err))
 		return error_prefix(err, "DLOCK_TOKEN");
-	adopt_token(&search, inner, *level, read_fence(inner));
+	adopt_token(&search, inner, *level);
 	search_outer(&search);
 	*level = search.level;
 	*scope = search.scope;
 	return 0;
-}
-
-uint64_t environment_fence(void)
-{
-	return found_fence;
 }

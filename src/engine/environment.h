@@ -19,9 +19,8 @@ struct error;
 
 /*
  * Copy this process's environment, and set DLOCK_NAME, DLOCK_TOKEN (with its level), DLOCK_BACKEND,
- * DLOCK_FENCE, and DLOCK_OUTER with this hold and its outer ones: "TOKEN: TOKEN:FENCE ...", the
- * innermost one first. The caller writes the fence's digits (20 and a NUL fit) to *fence_text
- * later. Never freed.
+ * DLOCK_FENCE, and DLOCK_OUTER with the tokens of this hold and its outer ones, the innermost one
+ * first. The caller writes the fence's digits (20 and a NUL fit) to *fence_text later. Never freed.
  *
  * Without token, for a command that runs without the lock (--if-down run), with DLOCK_NAME and
  * DLOCK_BACKEND alone. A script that starts itself under dlock still finds that it has, and does
@@ -37,6 +36,3 @@ char **environment_make(const char *name, const char *token, int level, const ch
  */
 int environment_find_token(const char *name, uint64_t backend, char token[static TOKEN_SIZE],
 			   int *level, enum token_scope *scope, struct error *err);
-
-/* Return the fence of the hold that was found; 0: unknown. */
-uint64_t environment_fence(void);

@@ -266,7 +266,7 @@ static bool answer_query(struct keeping *k, struct grant *grant, const struct ke
 		break;
 	case KEEPER_VERB_VERIFY:
 		any.mode = HOLD_ANY;
-		reply.outcome = hold_verify(k->backend, &any, &reply.error);
+		reply.outcome = hold_verify(k->backend, &any, &reply.fence, &reply.error);
 		break;
 	case KEEPER_VERB_JOIN:
 		/* A daemon that is leaving frees the lock as soon as it can. */

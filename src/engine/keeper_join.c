@@ -7,7 +7,6 @@
 #include "base/clock.h"
 #include "lock/hold.h"
 #include "lock/lease.h"
-#include "environment.h"
 
 #define JOINED_MOST_MS (INT64_C(24) * 3600 * 1000)
 
@@ -57,9 +56,9 @@ static bool ask_daemon(struct keeping *k, enum keeper_verb verb, struct grant *g
 
 /* ---- at the backend ---- */
 
-static enum outcome verify_here(struct keeping *k)
+static enum outcome verify_here(struct keeping *k, struct grant *grant)
 {
-	return hold_verify(k->backend, &k->request, &k->event.error);
+	return hold_verify(k->backend, &k->request, &grant->fence, &k->event.error);
 }
 
 static enum outcome renew_for(struct keeping *k, int64_t ttl_ms, struct grant *grant)
@@ -84,7 +83,7 @@ static enum outcome renew_here(struct keeping *k, struct grant *grant)
 
 static enum outcome join_backend(struct keeping *k, struct grant *grant)
 {
-	const enum outcome outcome = verify_here(k);
+	const enum outcome outcome = verify_here(k, grant);
 
 	if (outcome != OUTCOME_HELD)
 		return outcome;
@@ -107,7 +106,7 @@ static enum outcome join_backend(struct keeping *k, struct grant *grant)
  */
 static enum outcome nest_at_backend(struct keeping *k, int64_t ttl_ms, struct grant *grant)
 {
-	enum outcome outcome = verify_here(k);
+	enum outcome outcome = verify_here(k, grant);
 
 	if (outcome != OUTCOME_HELD || k->backend->session)
 		return outcome;
@@ -118,14 +117,6 @@ static enum outcome nest_at_backend(struct keeping *k, int64_t ttl_ms, struct gr
 }
 
 /* ---- the hold, wherever it lives ---- */
-
-/* Share the fence: from the daemon or the backend, or else from the environment. */
-static void share_fence(struct keeping *k, struct grant *grant)
-{
-	if (!grant->fence)
-		grant->fence = environment_fence();
-	atomic_store(&k->s->shared->fence, grant->fence);
-}
 
 static enum outcome join_hold(struct keeping *k, struct grant *grant)
 {
@@ -146,14 +137,14 @@ enum outcome keeping_renew_joined(struct keeping *k, struct grant *grant)
 	if (!k->backend->session)
 		return renew_here(k, grant);
 	if (k->share_fd < 0)
-		return verify_here(k);
+		return verify_here(k, grant);
 	if (ask_daemon(k, KEEPER_VERB_STAY, grant, &outcome))
 		return outcome;
 	if (outcome == OUTCOME_LOST)
 		error_set(&k->event.error, ERROR_UNAVAILABLE, 0,
 			  "the process that held it has ended");
 	/* A daemon that hangs does not notice a loss. */
-	else if (verify_here(k) == OUTCOME_LOST)
+	else if (verify_here(k, grant) == OUTCOME_LOST)
 		outcome = OUTCOME_LOST;
 	return outcome;
 }
@@ -164,7 +155,7 @@ enum outcome keeping_verify_joined(struct keeping *k)
 	enum outcome outcome;
 
 	if (!k->backend->session || k->share_fd < 0)
-		return verify_here(k);
+		return verify_here(k, &unused);
 	ask_daemon(k, KEEPER_VERB_VERIFY, &unused, &outcome);
 	return outcome;
 }
@@ -176,7 +167,7 @@ void keeping_nest_exit(struct keeping *k)
 
 	if (!ask_daemon(k, KEEPER_VERB_NEST, &grant, &outcome) && outcome != OUTCOME_ERROR)
 		outcome = nest_at_backend(k, k->request.ttl_ms, &grant);
-	share_fence(k, &grant);
+	atomic_store(&k->s->shared->fence, grant.fence);
 	k->event.lease_ms = grant.ttl_ms;
 	keeping_exit(k, keeper_event_of(outcome));
 }
@@ -195,7 +186,7 @@ void keeping_join(struct keeping *k, struct grant *grant)
 	/* The mode was checked when the hold was joined. */
 	k->request.mode = HOLD_ANY;
 	keeping_publish(k, grant);
-	share_fence(k, grant);
+	atomic_store(&k->s->shared->fence, grant->fence);
 	k->hold_fd = k->share_fd;
 	/* The next renewal counts from now: a daemon's lease may have begun long ago. */
 	grant->sent_ms = clock_boot_ms();

@@ -138,7 +138,7 @@ static enum outcome renew_or_verify(struct keeping *k, struct grant *grant, bool
 	*err = (struct error){ 0 };
 	if (k->mode == KEEPER_JOIN)
 		return verify ? keeping_verify_joined(k) : keeping_renew_joined(k, grant);
-	return verify ? hold_verify(k->backend, &k->request, err)
+	return verify ? hold_verify(k->backend, &k->request, &grant->fence, err)
 		      : keeping_renew_once(k, grant, err);
 }
 

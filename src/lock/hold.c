@@ -122,14 +122,16 @@ static enum outcome find_hold(struct backend *backend, const struct request *req
 	return outcome;
 }
 
-enum outcome hold_verify(struct backend *backend, const struct request *request,
+enum outcome hold_verify(struct backend *backend, const struct request *request, uint64_t *fence,
 			 struct error *err)
 {
 	struct hold_view hold;
 	enum outcome outcome = find_hold(backend, request, &hold, err);
 
-	return outcome == OUTCOME_HELD ? hold_mode_covers(hold.mode, hold.slots, request, err)
-				       : outcome;
+	if (outcome != OUTCOME_HELD)
+		return outcome;
+	*fence = hold.fence;
+	return hold_mode_covers(hold.mode, hold.slots, request, err);
 }
 
 /* ---- of another process ---- */

@@ -33,11 +33,11 @@ enum outcome hold_renew_other(struct backend *backend, const struct request *req
 			      struct grant *grant, struct error *err);
 
 /*
- * Does the token hold the lock now, in a mode that covers request (hold_mode_covers())? HELD: yes.
- * LOST: it does not hold, and *err names the holder. BUSY: it holds in another mode, which *err
- * names.
+ * Does the token hold the lock now, in a mode that covers request (hold_mode_covers())? HELD: yes,
+ * with this fence. LOST: it does not hold, and *err names the holder. BUSY: it holds in another
+ * mode, which *err names.
  */
-enum outcome hold_verify(struct backend *backend, const struct request *request,
+enum outcome hold_verify(struct backend *backend, const struct request *request, uint64_t *fence,
 			 struct error *err);
 
 /*

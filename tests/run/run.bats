@@ -94,7 +94,7 @@ load ../redis/server
 	has_line inside "^DLOCK_NAME=$LOCK\$"
 	has_line inside '^DLOCK_TOKEN=[0-9a-f]{32}$'
 	has_line inside '^DLOCK_FENCE=[0-9]{16,}$'
-	has_line inside '^DLOCK_OUTER=[0-9a-f]{32}:$'
+	has_line inside '^DLOCK_OUTER=[0-9a-f]{32}$'
 }
 
 @test "DLOCK_BACKEND is the backend in use, named or default" {

@@ -131,23 +131,26 @@ static void test_verify(void)
 {
 	struct request request = { .name = "n", .token = TOKEN, .mode = HOLD_EXCLUSIVE };
 	struct error err = { 0 };
+	uint64_t fence = 0;
 
 	store_row(0, "x", true, true, "host=web2");
-	CHECK_INT(hold_verify(&backend, &request, &err), OUTCOME_HELD);
+	stored[0].fence = 7;
+	CHECK_INT(hold_verify(&backend, &request, &fence, &err), OUTCOME_HELD);
+	CHECK_INT((int)fence, 7);
 	stored[0].mode = HOLD_SHARED;
-	CHECK_INT(hold_verify(&backend, &request, &err), OUTCOME_BUSY);
+	CHECK_INT(hold_verify(&backend, &request, &fence, &err), OUTCOME_BUSY);
 	request.mode = HOLD_ANY;
-	CHECK_INT(hold_verify(&backend, &request, &err), OUTCOME_HELD);
+	CHECK_INT(hold_verify(&backend, &request, &fence, &err), OUTCOME_HELD);
 	store_row(0, "x", false, true, "host=web2&pid=5");
-	CHECK_INT(hold_verify(&backend, &request, &err), OUTCOME_LOST);
+	CHECK_INT(hold_verify(&backend, &request, &fence, &err), OUTCOME_LOST);
 	CHECK(strstr(err.message, "held by web2 pid 5") != NULL);
 	/* A hold that is only kept for its minimum is nobody's. */
 	store_row(0, "x", true, true, "kept=99");
-	CHECK_INT(hold_verify(&backend, &request, &err), OUTCOME_LOST);
+	CHECK_INT(hold_verify(&backend, &request, &fence, &err), OUTCOME_LOST);
 	store_row(0, "x", true, false, "host=web2");
-	CHECK_INT(hold_verify(&backend, &request, &err), OUTCOME_LOST);
+	CHECK_INT(hold_verify(&backend, &request, &fence, &err), OUTCOME_LOST);
 	stored_count = 0;
-	CHECK_INT(hold_verify(&backend, &request, &err), OUTCOME_LOST);
+	CHECK_INT(hold_verify(&backend, &request, &fence, &err), OUTCOME_LOST);
 	CHECK(strstr(err.message, "free") != NULL);
 }
 

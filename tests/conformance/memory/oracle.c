@@ -265,7 +265,8 @@ static const char *call_other(struct side *side, struct client *client, enum cal
 	request.text = NULL;
 	request.ttl_ms = 0;
 	if (kind == CALL_VERIFY)
-		return name_outcome(hold_verify(side->observer, &request, &side->err));
+		return name_outcome(hold_verify(side->observer, &request, &grant.fence,
+						&side->err));
 	if (kind == CALL_RENEW_OTHER)
 		return name_outcome(hold_renew_other(side->observer, &request, &grant, &side->err));
 	return name_outcome(hold_release_other(side->observer, &request, &side->err));
