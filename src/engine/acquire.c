@@ -76,7 +76,7 @@ static int leave_hold(struct supervisor *s, struct acquire_result *result, struc
 		return 0;
 	}
 	if (s->run->driver->local &&
-	    supervisor_start_keeper(s, KEEPER_ADOPT, err))
+	    keeper_start(s, KEEPER_ADOPT, err))
 		return -1;
 	if (!s->run->driver->local)
 		keeper_order(&s->keeper, KEEPER_ORDER_DETACH);

@@ -232,7 +232,7 @@ void supervisor_give_up(struct supervisor *s)
 		store_wait(s, &event.wait);
 	/* Another keeper removes the queue entry of one that was killed. */
 	if (!s->keeper.child.pid && !event.last &&
-	    !supervisor_start_keeper(s, KEEPER_RELEASE, &ignored))
+	    !keeper_start(s, KEEPER_RELEASE, &ignored))
 		supervisor_await_last(s, clock_boot_ms() + INTERRUPTED_GRACE_MS, &event);
 	child_end(&s->keeper.child);
 }
@@ -280,7 +280,7 @@ static enum acquired acquire_remote(struct supervisor *s)
 	struct error err = { 0 };
 
 	/* The guard is started while the keeper waits for the network. */
-	if (supervisor_start_keeper(s, KEEPER_ACQUIRE, &err) ||
+	if (keeper_start(s, KEEPER_ACQUIRE, &err) ||
 	    (s->run->argv && supervisor_start_guard(s, &err)))
 		return supervisor_fail(s, &err);
 	return wait_for_lock(s);
@@ -370,7 +370,7 @@ enum acquired supervisor_join(struct supervisor *s, enum keeper_mode mode,
 			  "highest level, %d", TOKEN_LEVEL_MOST);
 		return ACQUIRED_NO;
 	}
-	if (!supervisor_start_keeper(s, mode, err))
+	if (!keeper_start(s, mode, err))
 		s->result->end = await_answer(s, event, err);
 	if (s->result->end != RUN_EXITED) {
 		child_end(&s->keeper.child);

@@ -26,11 +26,10 @@ int guard_start(struct child *guard, const struct supervisor *s, struct error *e
  * Send an order without waiting, because the supervisor has deadlines to keep. The socket has room
  * for some 200 orders.
  */
-static enum ipc_result give_order(const struct child *guard, struct guard_order order, int fd)
+static void give_order(const struct child *guard, struct guard_order order, int fd)
 {
-	if (!guard->pid)
-		return IPC_GONE;
-	return ipc_send(guard->fd, &order, sizeof(order), MSG_DONTWAIT, fd);
+	if (guard->pid)
+		ipc_send(guard->fd, &order, sizeof(order), MSG_DONTWAIT, fd);
 }
 
 void guard_run(const struct child *guard, bool locked, uint64_t fence, int hold_fd)
@@ -50,12 +49,6 @@ void guard_signal(const struct child *guard, int sig, bool group)
 	};
 
 	give_order(guard, order, -1);
-}
-
-void guard_stop(const struct child *guard)
-{
-	if (give_order(guard, (struct guard_order){ .type = GUARD_ORDER_STOP }, -1) == IPC_LATER)
-		guard_hang_up(guard);
 }
 
 void guard_hang_up(const struct child *guard)

@@ -64,12 +64,9 @@ void guard_run(const struct child *guard, bool locked, uint64_t fence, int hold_
 /* Pass sig on to the command, or with group to its process group. Does not wait. */
 void guard_signal(const struct child *guard, int sig, bool group);
 
-/* End the command's tree: TERM, then KILL after kill-after. Does not wait. */
-void guard_stop(const struct child *guard);
-
 /*
- * As guard_stop(), without an order: the guard acts as if the supervisor were dead, and sends no
- * more events. Accepts a guard that is not there.
+ * Let the guard act as if the supervisor were dead: it ends the command's tree, and sends no more
+ * events. Accepts a guard that is not there.
  */
 void guard_hang_up(const struct child *guard);
 

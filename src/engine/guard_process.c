@@ -11,6 +11,7 @@
 #include <poll.h>
 #include <signal.h>
 #include <stdatomic.h>
+#include <sys/eventfd.h>
 #include <sys/file.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
@@ -228,7 +229,7 @@ static struct guard_event last_event(const struct guarding *g)
  */
 static void __attribute__((noreturn)) finish_and_exit(struct guarding *g, struct guard_event event)
 {
-	ssize_t ignored = 0;
+	ssize_t ignored;
 
 	/* A command that could not be executed has no minimum hold. */
 	if (guarding_is_unused(g) || !g->group)
@@ -239,8 +240,7 @@ static void __attribute__((noreturn)) finish_and_exit(struct guarding *g, struct
 		flock(g->hold_fd, LOCK_UN);
 	if (g->hold_fd >= 0)
 		close(g->hold_fd);
-	if (g->s->guard_pipe[1] >= 0)
-		ignored = write(g->s->guard_pipe[1], "", 1);
+	ignored = write(g->s->guard_pipe[1], "", 1);
 	(void)ignored;	/* The supervisor handles a keeper that is gone. */
 	/* Only now: until the keeper has the byte, the timers must continue a stopped guard. */
 	kernel_timer_set(&g->wake_timer, CLOCK_NEVER);
@@ -427,26 +427,17 @@ static void obey_order(struct guarding *g)
 		stop_tree(g, grace_end(g));
 		return;
 	}
-	switch (order.type) {
-	case GUARD_ORDER_SIGNAL:
-		forward_signal(g, order.group ? -g->command : g->command, order.sig);
-		break;
-	case GUARD_ORDER_STOP:
-		stop_tree(g, grace_end(g));
-		break;
-	case GUARD_ORDER_RUN:
-		break;
-	}
+	forward_signal(g, order.group ? -g->command : g->command, order.sig);
 }
 
 static void __attribute__((noreturn)) guard_loop(struct guarding *g)
 {
 	enum { SIGNALS, SUPERVISOR, LOST, REPORT, POLLED };
 	struct pollfd fds[POLLED];
+	eventfd_t losses;
+	int64_t wake_ms;
 
 	for (;;) {
-		int64_t wake_ms;
-
 		/* The supervisor ends with the failure, and may not have read it. */
 		if (ipc_has_failed(NULL))
 			stop_tree(g, grace_end(g));
@@ -456,9 +447,7 @@ static void __attribute__((noreturn)) guard_loop(struct guarding *g)
 		fds[SUPERVISOR] = (struct pollfd){
 			.fd = g->command || g->ended ? g->fd : -1, .events = POLLIN
 		};
-		fds[LOST] = (struct pollfd){
-			.fd = g->lost_seen ? -1 : g->s->lost_fd, .events = POLLIN
-		};
+		fds[LOST] = (struct pollfd){ .fd = g->s->lost_fd, .events = POLLIN };
 		fds[REPORT] = (struct pollfd){ .fd = g->report_fd, .events = POLLIN };
 		/* The timer's SIGCONT shows at the signals' descriptor, also after a suspend. */
 		kernel_timer_set(&g->wake_timer, wake_ms);
@@ -476,7 +465,7 @@ static void __attribute__((noreturn)) guard_loop(struct guarding *g)
 		if (signals_drain(g->s->signals))
 			reap_children(g);
 		if (fds[LOST].revents) {
-			g->lost_seen = true;
+			eventfd_read(g->s->lost_fd, &losses);
 			if (g->s->run->kill_on_lost)
 				stop_tree(g, grace_end(g));
 		}

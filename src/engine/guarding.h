@@ -9,7 +9,7 @@
  *	  then in a loop, until nothing is left of the tree:
  *	    enforce_deadlines()		acts on the clock
  *	    guarding_read_reports()	reads the command's state: guard_command.c
- *	    stop_tree()			on an order, on a loss, on the supervisor's death
+ *	    stop_tree()			on a loss, or the supervisor's death
  *
  * guard.c is the supervisor's side.
  */
@@ -26,7 +26,6 @@
 enum guard_order_type {
 	GUARD_ORDER_RUN,
 	GUARD_ORDER_SIGNAL,
-	GUARD_ORDER_STOP,
 };
 
 struct guard_order {
@@ -55,7 +54,6 @@ struct guarding {
 	bool stopping;		/* the tree is being ended, */
 	bool ending_leftovers;	/* only because the command has ended by itself */
 	bool killing;		/* the command got KILL, and its tree is swept */
-	bool lost_seen;
 	int64_t limit_at_ms;	/* end of the command's time; CLOCK_NEVER */
 	enum ending limit;	/* the option that sets limit_at_ms */
 	int64_t kill_at_ms;	/* while stopping */

@@ -14,9 +14,9 @@
 /* The time to release for a keeper whose events cannot be received. */
 #define UNHEARD_MS 5000
 
-int keeper_start(struct keeper *keeper, const struct supervisor *s, enum keeper_mode mode,
-		 struct error *err)
+int keeper_start(struct supervisor *s, enum keeper_mode mode, struct error *err)
 {
+	struct keeper *keeper = &s->keeper;
 	const int fd = child_start(&keeper->child, err);
 
 	if (fd >= 0)

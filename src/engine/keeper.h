@@ -74,9 +74,8 @@ static inline enum keeper_event_type keeper_event_of(enum outcome outcome)
 	return types[outcome];
 }
 
-/* Fork the keeper, which copies *s. Returns 0, or -1 with ERROR_INTERNAL. */
-int keeper_start(struct keeper *keeper, const struct supervisor *s, enum keeper_mode mode,
-		 struct error *err);
+/* Fork s->keeper, which copies *s. Returns 0, or -1 with ERROR_INTERNAL. */
+int keeper_start(struct supervisor *s, enum keeper_mode mode, struct error *err);
 
 /* Receive the next event. False: there is none. KEEPER_GONE is the last one. */
 bool keeper_event(struct keeper *keeper, struct keeper_event *event);

@@ -9,6 +9,7 @@
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdlib.h>
+#include <sys/eventfd.h>
 #include <sys/prctl.h>
 #include <unistd.h>
 
@@ -72,22 +73,13 @@ static void __attribute__((noreturn)) abandon_and_exit(struct keeping *k)
 	_exit(1);
 }
 
-/* Wake the guard, and send the loss to the supervisor. */
-static void send_lost(struct keeping *k)
-{
-	static const uint64_t one = 1;
-
-	if (write(k->s->lost_fd, &one, sizeof(one)) < 0)
-		shared_set_lease(k->s->shared, (struct lease_span){ .end_ms = 0, .ttl_ms = 1 });
-	keeping_send(k, KEEPER_LOST);
-}
-
-/* Report the loss of the lock, and wait until the tree is dead. */
+/* Report the loss of the lock to the guard and the supervisor, and wait until the tree is dead. */
 static void lose_lock(struct keeping *k)
 {
 	enum wake wake = WAKE_TIME;
 
-	send_lost(k);
+	eventfd_write(k->s->lost_fd, 1);
+	keeping_send(k, KEEPER_LOST);
 	while (wake != WAKE_RELEASE) {
 		if (wake == WAKE_ABANDONED)
 			abandon_and_exit(k);
@@ -320,8 +312,7 @@ void keeping_main(const struct supervisor *s, enum keeper_mode mode, int fd)
 		error_set(&k.event.error, ERROR_INTERNAL, errno, "close_range");
 		keeping_exit(&k, KEEPER_FAILED);
 	}
-	if (s->guard_pipe[1] >= 0)
-		close(s->guard_pipe[1]);
+	close(s->guard_pipe[1]);
 	if (mode == KEEPER_ADOPT || mode == KEEPER_KEEP) {
 		k.backend = s->backend;
 		grant = s->local_grant;

@@ -180,7 +180,7 @@ static void keep_local(struct supervisor *s)
 {
 	struct keeper_event event = { .type = KEEPER_FAILED };
 
-	if (supervisor_start_keeper(s, KEEPER_KEEP, &event.error))
+	if (keeper_start(s, KEEPER_KEEP, &event.error))
 		handle_released(s, &event, false);
 	else
 		await_release(s, false);
@@ -215,7 +215,7 @@ static void release_record(struct supervisor *s)
 
 	/* After the lease the record does not matter. */
 	until_ms = clock_earlier(until_ms, s->last_lease.end_ms);
-	if (supervisor_start_keeper(s, KEEPER_RELEASE, &ignored))
+	if (keeper_start(s, KEEPER_RELEASE, &ignored))
 		return;
 	supervisor_await_last(s, until_ms, &event);
 	child_end(&s->keeper.child);
@@ -258,7 +258,7 @@ static void release_lock(struct supervisor *s)
 		release_local(s);
 	else if (s->keeper.hold_fd >= 0)
 		release_connection(s);
-	else if (supervisor_start_keeper(s, KEEPER_RELEASE, &err))
+	else if (keeper_start(s, KEEPER_RELEASE, &err))
 		supervisor_report(s, EVENT_NOT_RELEASED, LEVEL_WARNING,
 				  "could not release the lock: %s", err.message);
 	else

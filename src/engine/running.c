@@ -300,9 +300,8 @@ static int64_t check_local(struct supervisor *s, int64_t check_ms)
 	s->check_now = false;
 	request.text = NULL;
 	if (hold_renew(s->backend, &request, &s->local_grant, &err) == OUTCOME_LOST) {
+		eventfd_write(s->lost_fd, 1);
 		supervisor_lose(s, err.message);
-		if (s->run->kill_on_lost)
-			guard_stop(&s->guard);
 		return CLOCK_NEVER;
 	}
 	return lease_renew_at(clock_boot_ms(), s->run->ttl_ms);

@@ -253,7 +253,8 @@ bool supervisor_await_last(struct supervisor *s, int64_t until_ms, struct keeper
 	return event->last;
 }
 
-static int map_shared(struct supervisor *s, struct error *err)
+/* Make what this process shares with guard and keeper: a page, an eventfd and a pipe. */
+static int make_shared(struct supervisor *s, struct error *err)
 {
 	void *page = mmap(NULL, sizeof(*s->shared), PROT_READ | PROT_WRITE,
 			  MAP_SHARED | MAP_ANONYMOUS, -1, 0);
@@ -264,17 +265,10 @@ static int map_shared(struct supervisor *s, struct error *err)
 	ipc_share_failure(&s->shared->failure);
 	shared_set_lease(s->shared, (struct lease_span){ .end_ms = CLOCK_NEVER });
 	atomic_store(&s->shared->guard_dies_ms, CLOCK_NEVER);
-	return 0;
-}
-
-int supervisor_start_keeper(struct supervisor *s, enum keeper_mode mode, struct error *err)
-{
-	/* The eventfd and the pipe between keeper and guard are opened once. */
-	if (s->lost_fd < 0)
-		s->lost_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-	if (s->lost_fd < 0 || (s->guard_pipe[0] < 0 && pipe2(s->guard_pipe, O_CLOEXEC)))
+	s->lost_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	if (s->lost_fd < 0 || pipe2(s->guard_pipe, O_CLOEXEC))
 		return error_set(err, ERROR_INTERNAL, errno, "eventfd or pipe");
-	return keeper_start(&s->keeper, s, mode, err);
+	return 0;
 }
 
 int supervisor_hold_fd(const struct supervisor *s)
@@ -319,7 +313,7 @@ int supervisor_init(struct supervisor *s, const struct run_request *run,
 
 	*s = (struct supervisor){
 		.run = run, .hooks = hooks, .signals = signals, .result = result,
-		.guard_pipe = { -1, -1 }, .lost_fd = -1, .printed_fd = -1,
+		.printed_fd = -1,
 		.keeper = { .child = { .fd = -1 }, .hold_fd = -1 },
 		.local_grant = { .hold_fd = -1 },
 		.guard = { .fd = -1 },
@@ -344,5 +338,5 @@ int supervisor_init(struct supervisor *s, const struct run_request *run,
 	holder_encode(&s->self, s->text);
 	if (uri_timeouts(run->uri, &s->timeout_ms, &connect_ms, err))
 		return -1;
-	return map_shared(s, err);
+	return make_shared(s, err);
 }

@@ -42,7 +42,7 @@ struct supervisor {
 	struct run_result *result;
 	struct terminal terminal;
 	struct shared *shared;
-	int lost_fd;			/* eventfd: the keeper wakes the guard on loss; -1: none */
+	int lost_fd;			/* eventfd that wakes the guard after a loss */
 	/*
 	 * The guard writes a byte when the command's tree is dead, so that the release does not
 	 * wait for the supervisor. End of file: supervisor and guard are dead, and the keeper ends.
@@ -154,8 +154,7 @@ void supervisor_sleep(struct supervisor *s, int64_t until_ms);
 /* As supervisor_sleep(), but drop signals, and poll neither keeper nor guard. */
 void supervisor_pause(struct supervisor *s, int64_t until_ms);
 
-/* Fork the keeper or the guard. Return 0, or -1 with *err. */
-int supervisor_start_keeper(struct supervisor *s, enum keeper_mode mode, struct error *err);
+/* Fork the guard. Returns 0, or -1 with *err. */
 int supervisor_start_guard(struct supervisor *s, struct error *err);
 
 /* Before the command runs: clean up after a guard that was killed, so that another is started. */
@@ -176,7 +175,7 @@ enum acquired supervisor_acquire(struct supervisor *s);
 /* Run the command until its whole tree is dead. The guard must be started. */
 void supervisor_run_command(struct supervisor *s);
 
-/* Fill *s with the request, and map the shared memory. Returns 0, or -1 with *err. */
+/* Fill *s with the request, and make what the processes share. Returns 0, or -1 with *err. */
 int supervisor_init(struct supervisor *s, const struct run_request *run,
 		    const struct run_hooks *hooks, const struct signals *signals,
 		    struct run_result *result, const char *command, struct error *err);
