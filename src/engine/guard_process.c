@@ -92,12 +92,11 @@ static void stop_tree(struct guarding *g, int64_t kill_at_ms)
 	}
 	g->stopping = true;
 	g->kill_at_ms = kill_at_ms;
-	g->sweep_pause_ms = SWEEP_FIRST_MS;
-	g->sweep_at_ms = clock_boot_ms() + SWEEP_FIRST_MS;
 	signal_group(g, SIGTERM);
 	/* A stopped process would not handle TERM. */
 	signal_group(g, SIGCONT);
-	g->termed = sweep_tree(g, SIGTERM) > 0;
+	/* Only once, because the new children of a process may clean up for it. */
+	sweep_tree(g, SIGTERM);
 }
 
 /* Return the time of KILL for a stop that begins now: kill-after as far as the lease allows. */
@@ -105,14 +104,6 @@ static int64_t grace_end(const struct guarding *g)
 {
 	return clock_boot_ms() +
 	       lease_grace(shared_lease(g->s->shared), g->s->run->kill_after_ms);
-}
-
-/* Let the pauses grow while no child ends: the processes cannot be ended, or not yet. */
-static void grow_pause(struct guarding *g)
-{
-	if (g->sweep_pause_ms < SWEEP_LAST_MS)
-		g->sweep_pause_ms *= 2;
-	g->sweep_at_ms = clock_boot_ms() + g->sweep_pause_ms;
 }
 
 /* ---- and when: before the lease ends, or on an order ---- */
@@ -186,30 +177,18 @@ static int64_t enforce_deadlines(struct guarding *g)
 	if (!g->stopping)
 		return clock_earlier(next_ms, check_ms);
 	kill_at = clock_earlier(g->kill_at_ms, stop.kill_ms);
-	if (now < kill_at) {
-		/*
-		 * A child is left that no sweep has found: it was being forked. After a process got
-		 * TERM there are no further sweeps, because its new children may clean up for it.
-		 */
-		if (g->termed)
-			return clock_earlier(kill_at, check_ms);
-		if (now >= g->sweep_at_ms) {
-			g->termed = sweep_tree(g, SIGTERM) > 0;
-			grow_pause(g);
-		}
-		return clock_earlier(clock_earlier(kill_at, g->sweep_at_ms), check_ms);
-	}
-	if (!g->killing) {
-		g->killing = true;
-		g->sweep_pause_ms = SWEEP_FIRST_MS;
-		g->sweep_at_ms = now + SWEEP_FIRST_MS;
+	if (now < kill_at)
+		return clock_earlier(kill_at, check_ms);
+	g->killing = true;
+	if (now >= g->sweep_at_ms) {
 		kill_tree(g);
-		/* From here on the timer would only end the sweeps. */
-		arm_kill_timer(g);
-	} else if (now >= g->sweep_at_ms) {
-		kill_tree(g);
-		grow_pause(g);
+		/* The pauses grow while no child ends: it cannot be ended, or not yet. */
+		g->sweep_at_ms = clock_boot_ms() + g->sweep_pause_ms;
+		if (g->sweep_pause_ms < SWEEP_LAST_MS)
+			g->sweep_pause_ms *= 2;
 	}
+	/* From here on the timer would only end the sweeps. */
+	arm_kill_timer(g);
 	return g->sweep_at_ms;
 }
 
@@ -478,7 +457,7 @@ void guarding_main(const struct supervisor *s, int fd)
 {
 	struct guarding g = {
 		.s = s, .fd = fd, .hold_fd = -1, .report_fd = -1,
-		.start_sent = s->printed_fd < 0,
+		.start_sent = s->printed_fd < 0, .sweep_pause_ms = SWEEP_FIRST_MS,
 	};
 
 	/* A signal that ends or stops dlock's job must leave a process to enforce the lease. */

@@ -57,9 +57,8 @@ struct guarding {
 	int64_t limit_at_ms;	/* end of the command's time; CLOCK_NEVER */
 	enum ending limit;	/* the option that sets limit_at_ms */
 	int64_t kill_at_ms;	/* while stopping */
-	int64_t sweep_at_ms;	/* while stopping: when to sweep the tree again */
+	int64_t sweep_at_ms;	/* while killing: when to sweep the tree again */
 	int64_t sweep_pause_ms;
-	bool termed;		/* a process got TERM, and none gets it twice */
 	struct kernel_timer wake_timer;	/* continues this process when it has to act, */
 	struct kernel_timer kill_timer;	/* and kills it when it has not acted in time */
 };
