@@ -90,8 +90,11 @@ static bool next_report(struct guarding *g, struct report *report, pid_t *sender
 	if (g->report_fd < 0)
 		return false;
 	received = ipc_receive(g->report_fd, report, sizeof(*report), MSG_DONTWAIT, sender);
-	/* The socket would stay readable, and end each poll(). */
-	if (received == IPC_FAILED) {
+	/*
+	 * The socket would stay readable, and end each poll(): an init that has ended may not be
+	 * reaped while its namespace ends.
+	 */
+	if (received == IPC_FAILED || received == IPC_GONE) {
 		close(g->report_fd);
 		g->report_fd = -1;
 	}
@@ -276,14 +279,11 @@ int guarding_start_command(struct guarding *g, bool foreground)
 static int write_file(const char *path, const char *text)
 {
 	const int fd = open(path, O_WRONLY | O_CLOEXEC);
-	int failure;
 
-	if (fd < 0)
+	/* After a failure this process ends. */
+	if (fd < 0 || write(fd, text, strlen(text)) < 0)
 		return -1;
-	failure = write(fd, text, strlen(text)) == (ssize_t)strlen(text) ? 0 : errno;
-	close(fd);
-	errno = failure;
-	return failure ? -1 : 0;
+	return close(fd);
 }
 
 /* Map this user and this group, and no others, to themselves in the new user namespace. */
@@ -291,8 +291,7 @@ static int map_user(uid_t user, gid_t group)
 {
 	char text[64];
 
-	/* Kernels before 3.19 do not have this file, and do not need it. */
-	if (write_file("/proc/self/setgroups", "deny") && errno != ENOENT)
+	if (write_file("/proc/self/setgroups", "deny"))
 		return -1;
 	snprintf(text, sizeof(text), "%u %u 1", (unsigned)user, (unsigned)user);
 	if (write_file("/proc/self/uid_map", text))

@@ -432,14 +432,8 @@ static void __attribute__((noreturn)) guard_loop(struct guarding *g)
 		kernel_timer_set(&g->wake_timer, wake_ms);
 		poll(fds, POLLED, clock_poll_timeout(wake_ms));
 		/* First, because the next holder waits; then again for the signals' children. */
-		if (fds[REPORT].revents) {
+		if (fds[REPORT].revents)
 			guarding_read_reports(g);
-			/* An init that has ended may not be reaped while its namespace ends. */
-			if (fds[REPORT].revents & POLLHUP && g->report_fd >= 0) {
-				close(g->report_fd);
-				g->report_fd = -1;
-			}
-		}
 		reap_children(g);
 		if (signals_drain(g->s->signals))
 			reap_children(g);
