@@ -203,35 +203,24 @@ static void release_local(struct supervisor *s)
 }
 
 /*
- * Remove the holder record of a keeper that was killed, by another keeper, so that the next holder
- * does not wait for the end of the lease. The result does not matter, because the lock lived with
- * the first keeper's connection.
+ * Release a lock that lives with the connection of a dead keeper, by closing our copy of it. First
+ * another keeper removes the holder record, so that the next holder does not wait for the end of
+ * the lease. Its result does not matter.
  */
-static void release_record(struct supervisor *s)
-{
-	int64_t until_ms = clock_boot_ms() + 2 * s->timeout_ms + KEEPER_GRACE_MS;
-	struct keeper_event event;
-	struct error ignored = { 0 };
-
-	/* After the lease the record does not matter. */
-	until_ms = clock_earlier(until_ms, s->last_lease.end_ms);
-	if (keeper_start(s, KEEPER_RELEASE, &ignored))
-		return;
-	supervisor_await_last(s, until_ms, &event);
-	child_end(&s->keeper.child);
-}
-
-/* Release a lock that lives with the connection of a dead keeper, by closing our copy of it. */
 static void release_connection(struct supervisor *s)
 {
-	struct keeper_event event = { .type = KEEPER_RELEASED };
+	int64_t until_ms = clock_boot_ms() + 2 * s->timeout_ms + KEEPER_GRACE_MS;
+	struct keeper_event event = { .type = KEEPER_RELEASED }, ignored;
 	struct keeper died = s->keeper;
 
 	if (!keeper_has_hold(&died)) {
 		event.type = KEEPER_LOST;
 		error_set(&event.error, ERROR_UNAVAILABLE, 0, "the server ended the connection");
 	}
-	release_record(s);
+	/* After the lease the record does not matter. */
+	until_ms = clock_earlier(until_ms, s->last_lease.end_ms);
+	if (!keeper_start(s, KEEPER_RELEASE, &ignored.error))
+		supervisor_await_last(s, until_ms, &ignored);
 	keeper_drop_hold(&died);
 	handle_released(s, &event, false);
 }
