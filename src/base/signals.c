@@ -29,9 +29,8 @@ int signals_init(struct signals *signals, struct error *err)
 	for (int sig = 1; sig < SIGSYS; sig++)
 		if (!sigaction(sig, NULL, &action) && action.sa_handler == SIG_IGN)
 			sigaddset(&signals->ignored, sig);
-	signals->child_ignored = sigismember(&signals->ignored, SIGCHLD) == 1;
-	if (signals->child_ignored)
-		signal(SIGCHLD, SIG_DFL);
+	/* A process that ignores it cannot reap. */
+	signal(SIGCHLD, SIG_DFL);
 
 	signals->fd = signalfd(-1, &all, SFD_CLOEXEC | SFD_NONBLOCK);
 	if (signals->fd < 0)
@@ -117,7 +116,7 @@ int signals_block(const struct signals *signals)
 
 void signals_restore(const struct signals *signals)
 {
-	if (signals->child_ignored)
+	if (sigismember(&signals->ignored, SIGCHLD) == 1)
 		signal(SIGCHLD, SIG_IGN);
 	sigprocmask(SIG_SETMASK, &signals->mask, NULL);
 }
@@ -141,15 +140,7 @@ bool signals_fatal(const struct signals *signals, int sig)
 
 bool signals_forwarded(int sig)
 {
-	switch (sig) {
-	case SIGCHLD:
-	case SIGPIPE:
-	case SIGTTIN:
-	case SIGTTOU:
-		return false;
-	default:
-		return true;
-	}
+	return sig != SIGCHLD && sig != SIGPIPE && sig != SIGTTIN && sig != SIGTTOU;
 }
 
 void signals_stop_self(int sig, bool group)

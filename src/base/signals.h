@@ -14,7 +14,6 @@ struct error;
 struct signals {
 	sigset_t mask;		/* as inherited */
 	sigset_t ignored;	/* inherited as SIG_IGN */
-	bool child_ignored;	/* SIGCHLD is one of them; dlock resets it in order to reap */
 	int fd;			/* signalfd, close-on-exec */
 };
 
