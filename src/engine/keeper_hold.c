@@ -141,8 +141,6 @@ static int64_t retained_for(const struct keeping *k)
 
 void keeping_reset_timeouts(struct keeping *k)
 {
-	if (!k->timeout_ms)
-		return;
 	k->backend->timeout_ms = k->timeout_ms;
 	k->backend->connect_timeout_ms = k->connect_timeout_ms;
 }

@@ -201,12 +201,7 @@ static void __attribute__((noreturn)) hold_and_exit(struct keeping *k, struct gr
 	int64_t until_ms, next_event_ms;
 	enum wake wake = k->abandoned ? WAKE_ABANDONED : WAKE_TIME;
 
-	if (k->timer < 0)
-		k->timer = clock_timer_open();
-	if (!k->timeout_ms) {
-		k->timeout_ms = k->backend->timeout_ms;
-		k->connect_timeout_ms = k->backend->connect_timeout_ms;
-	}
+	k->timer = clock_timer_open();
 	for (;;) {
 		if (wake == WAKE_ABANDONED)
 			abandon_and_exit(k);
@@ -256,14 +251,11 @@ static void __attribute__((noreturn)) hold_and_exit(struct keeping *k, struct gr
 
 /* ---- from the start ---- */
 
-/* Seed rand(), with which backends jitter their pauses, differently in each process. */
-static void seed_jitter(const char *token)
+static void set_backend(struct keeping *k, struct backend *backend)
 {
-	unsigned int seed = 0;
-
-	while (*token)
-		seed = seed * 31 + (unsigned char)*token++;
-	srand(seed);
+	k->backend = backend;
+	k->timeout_ms = backend->timeout_ms;
+	k->connect_timeout_ms = backend->connect_timeout_ms;
 }
 
 /* Check before the first request that a guard can be watched. */
@@ -289,6 +281,7 @@ void keeping_main(const struct supervisor *s, enum keeper_mode mode, int fd)
 		.until_ms = CLOCK_NEVER, .continue_ms = CLOCK_NEVER, .share_fd = -1, .hold_fd = -1,
 	};
 	struct grant grant = { 0 };
+	struct backend *backend;
 
 	k.s = s;
 	k.mode = mode;
@@ -296,7 +289,8 @@ void keeping_main(const struct supervisor *s, enum keeper_mode mode, int fd)
 	k.self = s->self;
 	holder_encode(&k.self, k.text);
 	k.request.text = k.text;
-	seed_jitter(k.request.token);
+	/* Backends jitter their pauses with rand(), differently in each process. */
+	srand((unsigned int)clock_read_us(CLOCK_REALTIME) ^ (unsigned int)getpid());
 	k.fd = fd;
 	k.session = getsid(0);
 	k.supervisor = getppid();
@@ -314,7 +308,7 @@ void keeping_main(const struct supervisor *s, enum keeper_mode mode, int fd)
 	}
 	close(s->guard_pipe[1]);
 	if (mode == KEEPER_ADOPT || mode == KEEPER_KEEP) {
-		k.backend = s->backend;
+		set_backend(&k, s->backend);
 		grant = s->local_grant;
 		k.hold_fd = grant.hold_fd;
 		if (mode == KEEPER_KEEP)
@@ -324,10 +318,11 @@ void keeping_main(const struct supervisor *s, enum keeper_mode mode, int fd)
 		hold_and_exit(&k, &grant);
 	}
 	check_guard(&k);
-	k.backend = backend_open(s->run->driver, s->run->uri,
-				 mode == KEEPER_ACQUIRE ? &k.request : NULL, &k.event.error);
-	if (!k.backend)
+	backend = backend_open(s->run->driver, s->run->uri,
+			       mode == KEEPER_ACQUIRE ? &k.request : NULL, &k.event.error);
+	if (!backend)
 		keeping_exit(&k, KEEPER_FAILED);
+	set_backend(&k, backend);
 	atomic_store(&s->shared->session, k.backend->session);
 	if (mode == KEEPER_NEST)
 		keeping_nest_exit(&k);
