@@ -222,7 +222,7 @@ void supervisor_give_up(struct supervisor *s)
 	 * The keeper has sent no request that could leave a trace (mark_engaged() in
 	 * keeper_acquire.c), or it has removed its trace.
 	 */
-	if (!atomic_load(&s->shared->engaged) || s->has_last_word) {
+	if (!atomic_load(&s->shared->engaged) || s->last_word.last) {
 		child_end(&s->keeper.child);
 		return;
 	}
@@ -254,7 +254,8 @@ static enum acquired wait_for_lock(struct supervisor *s)
 			return ACQUIRED_NO;
 		while (acquired == ACQUIRED_NOT_YET && keeper_event(&s->keeper, &event)) {
 			acquired = handle_acquiring(s, &event);
-			s->has_last_word = acquired == ACQUIRED_NO && event.last;
+			if (acquired == ACQUIRED_NO)
+				s->last_word = event;
 		}
 		supervisor_check_guard(s);
 		if (acquired == ACQUIRED_NOT_YET && ipc_has_failed(&err))

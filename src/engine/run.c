@@ -153,7 +153,7 @@ static bool await_release(struct supervisor *s, bool maybe_released)
 	int64_t until_ms = clock_boot_ms() + 2 * s->timeout_ms + KEEPER_GRACE_MS;
 	struct keeper_event event;
 
-	if (s->has_last_word) {
+	if (s->last_word.last) {
 		handle_released(s, &s->last_word, maybe_released);
 		return true;
 	}
@@ -235,7 +235,7 @@ static void release_lock(struct supervisor *s)
 	/* The guard has woken the keeper already, unless it was killed. */
 	if (s->keeper.child.pid)
 		keeper_order(&s->keeper, KEEPER_ORDER_RELEASE);
-	if ((s->keeper.child.pid || s->has_last_word) && await_release(s, false)) {
+	if ((s->keeper.child.pid || s->last_word.last) && await_release(s, false)) {
 		child_end(&s->keeper.child);
 		return;
 	}

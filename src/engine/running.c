@@ -42,7 +42,6 @@ static void handle_holding(struct supervisor *s, const struct keeper_event *even
 	if (event->last) {
 		/* The keeper may report the release before this process has read the end. */
 		s->last_word = *event;
-		s->has_last_word = true;
 		return;
 	}
 	switch (event->type) {
@@ -392,7 +391,7 @@ void supervisor_run_command(struct supervisor *s)
 		forward_signals(s);
 		while (alive && guard_event(&s->guard, &from_guard))
 			alive = handle_guard(s, &from_guard);
-		while (s->protected && !s->has_last_word &&
+		while (s->protected && !s->last_word.last &&
 		       keeper_event(&s->keeper, &from_keeper))
 			handle_holding(s, &from_keeper);
 		if (alive && clock_boot_ms() >= stop_of(s).force_ms)

@@ -222,7 +222,7 @@ static void poll_until(struct supervisor *s, int64_t until_ms, bool keeper, bool
 void supervisor_sleep(struct supervisor *s, int64_t until_ms)
 {
 	/* After the keeper's last event there is only the end of file. */
-	poll_until(s, until_ms, !s->has_last_word, true);
+	poll_until(s, until_ms, !s->last_word.last, true);
 }
 
 void supervisor_pause(struct supervisor *s, int64_t until_ms)

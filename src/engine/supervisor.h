@@ -95,8 +95,7 @@ struct supervisor {
 	char lost_reason[sizeof(((struct error *)0)->message)];
 	bool overdue;			/* the command was stopped by its limit of time */
 	bool failed;			/* the command was stopped: see ipc_has_failed() */
-	bool has_last_word;		/* last_word is the keeper's last event */
-	struct keeper_event last_word;
+	struct keeper_event last_word;	/* the keeper's last event, once it has come */
 	int64_t force_ms;		/* after the begin of a stop: when to kill the guard */
 	int64_t timeout_ms;		/* of the keeper's requests */
 	int64_t ended_ms;		/* when the tree was dead */
