@@ -103,7 +103,7 @@ static void stop_tree(struct guarding *g, int64_t kill_at_ms)
 static int64_t grace_end(const struct guarding *g)
 {
 	return clock_boot_ms() +
-	       lease_grace(shared_lease(g->s->shared), g->s->run->kill_after_ms);
+	       lease_kill_after(shared_lease(g->s->shared).ttl_ms, g->s->run->kill_after_ms);
 }
 
 /* ---- and when: before the lease ends, or on an order ---- */

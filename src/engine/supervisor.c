@@ -74,7 +74,7 @@ int supervisor_keeper_died(const struct supervisor *s, struct error *err)
 
 void supervisor_begin_stop(struct supervisor *s)
 {
-	int64_t grace_ms = lease_grace(shared_lease(s->shared), s->run->kill_after_ms);
+	int64_t grace_ms = lease_kill_after(shared_lease(s->shared).ttl_ms, s->run->kill_after_ms);
 
 	/* Without /proc this process finds the same processes as the guard. */
 	if (s->without_proc)

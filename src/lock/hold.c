@@ -216,8 +216,8 @@ enum outcome hold_release(struct backend *backend, const struct request *request
 	outcome = backend->ops->release(backend, &released, err);
 	if (outcome == OUTCOME_LOST && keep_ms > 0)
 		return find_kept(backend, request->name, &kept, err);
-	if (outcome == OUTCOME_LOST &&
-	    lease_ended_by_resent(backend->resent, sent_ms, lease_end_ms))
+	/* The first of two requests, whose answer was lost, has ended the hold within the lease. */
+	if (outcome == OUTCOME_LOST && backend->resent && sent_ms < lease_end_ms)
 		return OUTCOME_HELD;
 	return outcome;
 }

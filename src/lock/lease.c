@@ -35,11 +35,6 @@ int64_t lease_shown(int64_t ms)
 	return ms < 0 ? -1 : clock_earlier(ms, LEASE_SHOWN_MS);
 }
 
-bool lease_ended_by_resent(bool resent, int64_t sent_ms, int64_t end_ms)
-{
-	return resent && sent_ms < end_ms;
-}
-
 int64_t lease_renew_at(int64_t sent_ms, int64_t ttl_ms)
 {
 	return sent_ms + ttl_ms / 3;
@@ -54,7 +49,7 @@ int64_t lease_retry_ms(int64_t ttl_ms)
 
 int64_t lease_kill_after(int64_t ttl_ms, int64_t kill_after_ms)
 {
-	return kill_after_ms > ttl_ms / 3 ? ttl_ms / 3 : kill_after_ms;
+	return ttl_ms ? clock_earlier(kill_after_ms, ttl_ms / 3) : kill_after_ms;
 }
 
 int64_t lease_keep(int64_t held_ms, int64_t min_hold_ms, int64_t now_ms)
@@ -62,11 +57,6 @@ int64_t lease_keep(int64_t held_ms, int64_t min_hold_ms, int64_t now_ms)
 	int64_t rest_ms = min_hold_ms - (now_ms - held_ms);
 
 	return min_hold_ms > 0 && rest_ms > 0 ? rest_ms : 0;
-}
-
-int64_t lease_grace(struct lease_span lease, int64_t kill_after_ms)
-{
-	return lease.ttl_ms ? lease_kill_after(lease.ttl_ms, kill_after_ms) : kill_after_ms;
 }
 
 struct lease_stop lease_stop(struct lease_span lease, int64_t kill_after_ms)

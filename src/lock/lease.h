@@ -39,20 +39,13 @@ int64_t lease_bound(int64_t granted_ms, int64_t asked_ms, bool session);
 /* A time that a server reports: -1, which is not known, or 0 to LEASE_SHOWN_MS. */
 int64_t lease_shown(int64_t ms);
 
-/*
- * After a release that was first sent at sent_ms and that found the token to hold nothing: did this
- * release itself end the hold? It did if it was sent twice, because the first answer was lost, and
- * if it was sent before the lease ended at end_ms. Otherwise the lock was lost before.
- */
-bool lease_ended_by_resent(bool resent, int64_t sent_ms, int64_t end_ms);
-
 /* When to renew a lease that was asked for at sent_ms: after a third of it. */
 int64_t lease_renew_at(int64_t sent_ms, int64_t ttl_ms);
 
 /* The pause before a renewal that failed is tried again. */
 int64_t lease_retry_ms(int64_t ttl_ms);
 
-/* The kill-after time that applies: at most a third of the TTL. */
+/* The kill-after time that applies: at most a third of the TTL, unless that is 0. */
 int64_t lease_kill_after(int64_t ttl_ms, int64_t kill_after_ms);
 
 /* Returns how many ms of the minimum hold, which began at held_ms, are left at now_ms. */
@@ -66,6 +59,3 @@ struct lease_stop {
 
 /* When to stop a command whose lease is not renewed. */
 struct lease_stop lease_stop(struct lease_span lease, int64_t kill_after_ms);
-
-/* lease_kill_after(), or all of kill_after_ms when there is no lease. */
-int64_t lease_grace(struct lease_span lease, int64_t kill_after_ms);
