@@ -558,8 +558,8 @@ enum outcome zk_queue_try(struct zk_backend *zk, const struct request *request,
 	if (zk_conn_open(&zk->conn, request->ttl_ms, err)) {
 		if (err->errnum != ESTALE || own->state != ZK_WAITING)
 			return OUTCOME_ERROR;
-		error_set(err, ERROR_UNAVAILABLE, 0, "%s: the session expired while it waited: back "
-			  "in the queue, at its end", zk->conn.label);
+		error_set(err, ERROR_UNAVAILABLE, 0, "%s: the session expired while it waited: "
+			  "back in the queue, at its end", zk->conn.label);
 		err->errnum = ESTALE;
 		return OUTCOME_ERROR;
 	}

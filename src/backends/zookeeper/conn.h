@@ -223,8 +223,8 @@ struct zk_call *zk_create_pair(struct zk_conn *conn, const struct zk_pair *pair,
 struct zk_call *zk_delete_pair(struct zk_conn *conn, const struct zk_pair *pair,
 			       int32_t version);
 /*
- * Delete a node that has no children, unless it is ephemeral: a holder's may have taken the place of
- * the one that was read.
+ * Delete a node that has no children, unless it is ephemeral: a holder's node may have replaced the
+ * one that was read.
  */
 struct zk_call *zk_delete_directory(struct zk_conn *conn, const char *path);
 /* Check that both exist, by a transaction that changes nothing and needs a majority. */
