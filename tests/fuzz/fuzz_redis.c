@@ -59,12 +59,14 @@ static void take_apart(redisReply *reply)
 	read_rows(reply, &rows);
 	for (size_t i = 0; i < rows.count; i++)
 		INVARIANT(rows.rows[i].text && strlen(rows.rows[i].id) < ROW_ID_SIZE);
-	if (reply->type == REDIS_REPLY_ARRAY)
-		for (size_t i = 0; i < reply->elements; i++)
-			for (int j = 0; j < 2 && reply->element[i]->type == REDIS_REPLY_STRING; j++) {
-				client.prefix = prefixes[j];
-				list_key(&client, reply->element[i], &rows.names);
-			}
+	for (size_t i = 0; reply->type == REDIS_REPLY_ARRAY && i < reply->elements; i++) {
+		if (reply->element[i]->type != REDIS_REPLY_STRING)
+			continue;
+		for (int j = 0; j < 2; j++) {
+			client.prefix = prefixes[j];
+			list_key(&client, reply->element[i], &rows.names);
+		}
+	}
 	rows_finish(&rows);
 	if (reply->type == REDIS_REPLY_ERROR) {
 		redis_refusal(&client.servers[0].address, reply->str, &err);

@@ -126,7 +126,8 @@ static void test_age(void)
 	static const struct {
 		const char *uptime;
 		int64_t age_s;
-	} rows[] = { { "0", 0 }, { "1", 0 }, { "10", 9 }, { "31", 30 }, { "99999999999", 99999999998 },
+	} rows[] = { { "0", 0 }, { "1", 0 }, { "10", 9 }, { "31", 30 },
+		     { "99999999999", 99999999998 },
 		     { "9223372036854775807", 92233720367 } };
 
 	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
@@ -139,7 +140,8 @@ static void test_age(void)
 		CHECK_INT(socketpair(AF_UNIX, SOCK_STREAM, 0, ends), 0);
 		fcntl(ends[0], F_SETFL, O_NONBLOCK);
 		redis_conn_begin(&conn, ends[0], false);
-		snprintf(info, sizeof(info), "run_id:a\r\nuptime_in_seconds:%s\r\n", rows[i].uptime);
+		snprintf(info, sizeof(info), "run_id:a\r\nuptime_in_seconds:%s\r\n",
+			 rows[i].uptime);
 		snprintf(text, sizeof(text), "$%zu\r\n%s\r\n", strlen(info), info);
 		CHECK_INT(write(ends[1], text, strlen(text)), strlen(text));
 		CHECK_STR(take_replies(&conn, &err), NULL);

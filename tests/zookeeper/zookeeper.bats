@@ -837,14 +837,14 @@ again() {
 	# It learns 0.8 s later what it has found.
 	proxy hold 800
 	start "$DLOCK" run -b "$PROXY?strategy=node" "$LOCK" -- touch ran
-	local waiter=$PID
+	local asking=$PID
 	wait_until 10 wait_requests
 	hold -b "$ZK?strategy=node" --
 	holds_for 2500 alive "$HOLDER"
 	[[ ! -e ran ]]
 	proxy pass
 	release
-	join "$waiter" 10
+	join "$asking" 10
 	equal "$status" 0
 	[[ -e ran ]]
 }
