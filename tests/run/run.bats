@@ -732,7 +732,7 @@ redis\+sentinel:, redis\+cluster:, redlock:, zookeeper:, mysql:\$" run -b etcd:/
 	# behind -- a word is a name, whatever it looks like
 	run --separate-stderr -0 "$DLOCK" status -- -b "$other"
 	matches "${lines[1]}" '^-b  '
-	usage_error "'true'.*'dlock run'" acquire "$LOCK" -- true
+	usage_error "command behind '--'.*'dlock run'" acquire "$LOCK" -- true
 }
 
 @test "help and version go to stdout" {
