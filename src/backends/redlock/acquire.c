@@ -50,7 +50,7 @@ struct ballot {
  * Returns the fence of {1, fence} (redis/lua/common.lua). 0: another reply, or a forged fence,
  * which would spread.
  */
-static uint64_t granted_fence(const struct redis_server *node)
+static uint64_t read_fence(const struct redis_server *node)
 {
 	uint64_t fence = 0;
 
@@ -140,7 +140,7 @@ static void read_ballot(const struct redis_client *client, int64_t ttl_ms, struc
 	*ballot = (struct ballot){ .longest_ttl_ms = ttl_ms, .ahead = -1, .age_ms = -1 };
 	for (int i = 0; i < client->count; i++) {
 		const struct redis_server *node = &client->servers[i];
-		const uint64_t fence = granted_fence(node);
+		const uint64_t fence = read_fence(node);
 
 		if (fence)
 			read_grant(fence, 1u << i, ballot);
@@ -198,7 +198,7 @@ static bool has_fence(const struct redis_client *client, const void *state)
 	int count = 0;
 
 	for (int i = 0; i < client->count; i++)
-		count += granted_fence(&client->servers[i]) >= fence;
+		count += read_fence(&client->servers[i]) >= fence;
 	return count >= client->quorum;
 }
 

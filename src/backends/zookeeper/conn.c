@@ -89,7 +89,7 @@ static bool next_news(struct zk_conn *conn, struct zk_news *news)
 	return any;
 }
 
-static int64_t *last_contact(struct zk_conn *conn)
+static int64_t *find_last_contact(struct zk_conn *conn)
 {
 	return &conn->contacts[conn->contact_count % ZK_CONTACTS];
 }
@@ -105,8 +105,8 @@ static void take_state(struct zk_conn *conn, int state)
 	 * Contacts over the last connection prove nothing about this one. But they came before it,
 	 * while the library's report of the connection's end may come after it.
 	 */
-	if (*last_contact(conn) > conn->started_ms)
-		conn->started_ms = *last_contact(conn);
+	if (*find_last_contact(conn) > conn->started_ms)
+		conn->started_ms = *find_last_contact(conn);
 	conn->had_session = true;
 	/* zk_conn_close() takes the last news when there is no handle. */
 	if (conn->handle)
@@ -117,10 +117,10 @@ static void take_state(struct zk_conn *conn, int state)
 static void record_contact(struct zk_conn *conn, int64_t sent_ms)
 {
 	/* A contact so soon after the last one would make no difference. */
-	if (sent_ms - *last_contact(conn) < conn->ttl_ms / ZK_CONTACTS)
+	if (sent_ms - *find_last_contact(conn) < conn->ttl_ms / ZK_CONTACTS)
 		return;
 	conn->contact_count++;
-	*last_contact(conn) = sent_ms;
+	*find_last_contact(conn) = sent_ms;
 }
 
 /* The main thread takes the answer of a call. */
