@@ -95,7 +95,7 @@ finds() {
 }
 
 @test "mysql, lease" {
-	agrees -g "$(mysql_uri "$MYSQL_DIR")"
+	agrees -gs "$(mysql_uri "$MYSQL_DIR")"
 }
 
 @test "mysql, row" {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * oracle [-gu] URI MEMORY: plays random sequences of calls on a backend and on the backend in
+ * oracle [-gsu] URI MEMORY: plays random sequences of calls on a backend and on the backend in
  * memory (memory.c), through the contract of lock/backend.h, and compares what comes of each call,
  * and the rows after it. A difference is printed as the shortest sequence that shows it.
  * oracle -m SOCKET [FAULT] is the process that has the memory.
@@ -9,6 +9,7 @@
  *		wait at once, and nobody asks for the lock while one waits.
  *	-g	ghosts: what a client had that has died stays for a while, also that of a session.
  *		Here a waiter leaves the queue before it dies.
+ *	-s	sleepers: waiters sleep in the server, for 10 s at least unless they are woken.
  *
  * ORACLE_SEQUENCES is how many sequences are played (500), and ORACLE_SEED the seed of the first
  * one; each next one has the next seed. Each client is an object of its own in this process. After
@@ -47,6 +48,8 @@
 #define SETTLE_MS 4000
 /* A waiter that knows of a longer lease may look only after HOLD_RETRY_MS. */
 #define LAPSE_SETTLE_MS (HOLD_RETRY_MS + 2000)
+/* With -s: MariaDB tries for 2 s to wake a sleeper, which fails at times on a busy machine. */
+#define SLEEPER_SETTLE_MS 8000
 /* How long acquire_once() of a local backend may sleep. */
 #define SLEEP_US 3000
 
@@ -107,7 +110,7 @@ struct side {
 };
 
 static struct side memory, real;
-static bool unordered, ghosts;
+static bool unordered, ghosts, sleepers;
 
 static void give_up(const struct side *side, const char *what)
 {
@@ -414,8 +417,8 @@ static bool drive_waiters(struct side *side)
 /* Wait until both sides have the same rows. False: they do not get them. */
 static bool await_same_rows(const struct call *call)
 {
-	const int64_t end_ms = clock_boot_ms() +
-			       (call->kind == CALL_LAPSE ? LAPSE_SETTLE_MS : SETTLE_MS);
+	const int64_t settle_ms = call->kind == CALL_LAPSE ? LAPSE_SETTLE_MS : SETTLE_MS;
+	const int64_t end_ms = clock_boot_ms() + (sleepers ? SLEEPER_SETTLE_MS : settle_ms);
 
 	for (;;) {
 		while (drive_waiters(&memory))
@@ -610,15 +613,16 @@ int main(int argc, char *argv[])
 	const struct sigaction action = { .sa_handler = ignore_signal };
 	int option, differ = 0;
 
-	while ((option = getopt(argc, argv, "gmu")) >= 0) {
+	while ((option = getopt(argc, argv, "gmsu")) >= 0) {
 		if (option == 'm')
 			return memory_serve(argv[optind],
 					    argc > optind + 1 ? argv[optind + 1] : "");
 		unordered = unordered || option == 'u';
 		ghosts = ghosts || option == 'g';
+		sleepers = sleepers || option == 's';
 	}
 	if (argc != optind + 2) {
-		fprintf(stderr, "usage: oracle [-gu] URI MEMORY | oracle -m SOCKET [FAULT]\n");
+		fprintf(stderr, "usage: oracle [-gsu] URI MEMORY | oracle -m SOCKET [FAULT]\n");
 		return 2;
 	}
 	open_side(&real, argv[optind]);
