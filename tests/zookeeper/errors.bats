@@ -234,6 +234,8 @@ refused() {
 	wait_in_line 2 -t 4s -- touch ran
 	waiter=$PID
 	zn protect "$NODE" rwca world:anyone
+	# One after the other, the keeper could learn of the others' end, and leave the queue.
+	kill -STOP "${dead[@]}"
 	kill -KILL "${dead[@]}"
 	wait_until 5 ended "${dead[@]}"
 	expire_owner "$NODE/$(places | head -n 1)"
