@@ -896,7 +896,7 @@ finish() {
 	done
 }
 
-# With kills, below, it runs for every store.
+# The next countdown, which kills processes, runs for every store.
 # bats test_tags=program
 @test "countdown: 101 processes at once print each number once and in order" {
 	local n all=()

@@ -438,14 +438,19 @@ hung_waiter() {
 	kill -KILL "${hung[@]}"
 }
 
-@test "a hung waiter alone in the queue: a client that does not wait gets the lock when it is taken for dead" {
+# hang_first: the only waiter hangs when the lock is released. Sets hung to its processes.
+hang_first() {
 	hold --
 	wait_in_line 1 -- true
-	local hung=("$PID")
 	# shellcheck disable=SC2207 # words
-	hung+=($(tree "$PID"))
+	hung=("$PID" $(tree "$PID"))
 	kill -STOP "${hung[@]}"
 	release
+}
+
+@test "a hung waiter alone in the queue: a client that does not wait gets the lock when it is taken for dead" {
+	local hung
+	hang_first
 	wait_until 40 is_free
 	kill -CONT "${hung[@]}"
 	join "${hung[0]}" 8
@@ -453,13 +458,8 @@ hung_waiter() {
 }
 
 @test "a hung waiter, and a slow network: a client that does not wait ends soon" {
-	hold --
-	wait_in_line 1 -- true
-	local hung=("$PID")
-	# shellcheck disable=SC2207 # words
-	hung+=($(tree "$PID"))
-	kill -STOP "${hung[@]}"
-	release
+	local hung
+	hang_first
 	via_proxy
 	proxy "hold 350"
 	timed "$DLOCK" run -b "$PROXY" -n "$LOCK" -- touch ran

@@ -76,7 +76,7 @@ refused() {
 		one_line "127\\.0\\.0\\.1:$TOOL_PORT"
 		[[ ! -e ran ]]
 	done
-	# These use the connection as the others do.
+	# acquire uses the connection as run does, and check as status does.
 	hostile acquire -b "$uri" -n "$LOCK"
 	hostile check -b "$uri"
 }

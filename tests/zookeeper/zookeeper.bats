@@ -831,14 +831,11 @@ again() {
 @test "strategy node: a client that found an empty directory does not remove the holder's node" {
 	directory
 	zk_proxy
-	wait_requests() {
-		grep -q "/dlock/$LOCK" "$T/requests"
-	}
 	# It learns 0.8 s later what it has found.
 	proxy hold 800
 	start "$DLOCK" run -b "$PROXY?strategy=node" "$LOCK" -- touch ran
 	local asking=$PID
-	wait_until 10 wait_requests
+	wait_until 10 has_line requests "/dlock/$LOCK"
 	hold -b "$ZK?strategy=node" --
 	holds_for 2500 alive "$HOLDER"
 	[[ ! -e ran ]]
