@@ -1413,16 +1413,13 @@ os.execvp(sys.argv[1], sys.argv[1:])' "$DLOCK" acquire --pid "$OWNER" "$LOCK" >t
 	if [[ -z $LEASES ]]; then
 		# The hold was in the keeper, and ends with it, once the server knows.
 		wait_until 2 gives 123
-	else
-		run --separate-stderr give
-	fi
-	if [[ -n $LEASES && -n ${SESSION-} ]]; then
+	elif [[ -n ${SESSION-} ]]; then
 		# The process that it is for may still run, so its session has to end first.
-		equal "$status" 122
+		gives 122
 		wait_until 8 is_free
-		run -123 give
-	elif [[ -n $LEASES ]]; then
-		equal "$status" 0
+		gives 123
+	else
+		gives 0
 	fi
 	no_socket "$TOKEN"
 	wait_until 2 is_free
@@ -1432,7 +1429,7 @@ os.execvp(sys.argv[1], sys.argv[1:])' "$DLOCK" acquire --pid "$OWNER" "$LOCK" >t
 # gives STATUS: a release ends with this status
 gives() {
 	run --separate-stderr give
-	[[ $status == "$1" ]]
+	equal "$status" "$1"
 }
 
 @test "kill -9 of the keeper: verify and renew say whether the lock is still held" {
