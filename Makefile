@@ -238,10 +238,13 @@ $(BUILD)/%.o: %.c $(compiled)
 	@mkdir -p $(@D)
 	$(call say,CC,$<) $(CC) $(ALL_CPPFLAGS) $(ALL_CFLAGS) -MMD -MP -c -o $@ $<
 
+# For builds that are part of something else: all processors, unless make was told how many.
+PARALLEL = $(if $(filter -j%,$(MAKEFLAGS)),,-j$(shell nproc))
+
 # Not in the default directory of locks, which would stay behind.
 demo:
 	$(Q)tests/packages $(PACKAGES)
-	$(Q)$(MAKE) --no-print-directory all
+	$(Q)$(MAKE) --no-print-directory $(PARALLEL) all
 	$(Q)mkdir -p -m 0700 "$(BUILD)/demo"
 	$(BUILD)/dlock run -v -b "file://$(BUILD_DIR)/demo" demo -- sh -c 'echo "I hold the lock $$DLOCK_NAME, fence $$DLOCK_FENCE"'
 

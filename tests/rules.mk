@@ -100,7 +100,7 @@ fuzz: fuzzers
 
 check:
 	$(Q)tests/packages $(PACKAGES) test
-	$(Q)$(MAKE) --no-print-directory all test-programs
+	$(Q)$(MAKE) --no-print-directory $(PARALLEL) all test-programs
 	$(Q)BUILD="$(BUILD_DIR)" tests/check $(TESTS)
 
 check-arm64:
