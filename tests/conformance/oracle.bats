@@ -2,7 +2,7 @@
 # shellcheck shell=bash
 #
 # Each backend has the same outcomes and rows as the backend in memory, in random sequences of calls
-# (tests/conformance/memory/oracle.c). ORACLE_SEQUENCES is how many for each backend, by default 150,
+# (tests/conformance/memory/oracle.c). ORACLE_SEQUENCES is how many for each backend, by default 100,
 # and 700 with LONG; ORACLE_SEED is the first.
 
 load ../lib/helpers
@@ -14,7 +14,7 @@ source "$TOP/tests/lib/services/mysql.bash"
 source "$TOP/tests/redlock/redlock.bash"
 
 setup_file() {
-	export ORACLE_SEQUENCES=${ORACLE_SEQUENCES:-$([[ -n ${LONG-} ]] && echo 700 || echo 150)}
+	export ORACLE_SEQUENCES=${ORACLE_SEQUENCES:-$([[ -n ${LONG-} ]] && echo 700 || echo 100)}
 	memory_for_file
 	export MYSQL_DIR=$BATS_FILE_TMPDIR/mysql
 	mysql_start "$MYSQL_DIR"

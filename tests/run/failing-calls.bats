@@ -14,6 +14,9 @@ UNDER_LOCK='env -i "$DLOCK" run -n -q -b "$DLOCK_BACKEND" "$LOCK" -- true
 	echo $? >>"$0"
 	exec sleep "$1"'
 
+# Every second call fails, or every one with LONG.
+STEP=$([[ -n ${LONG-} ]] && echo 1 || echo 2)
+
 # failing CALL N ON ERRNO ARG...: runs dlock while calls fail: see preload/fail.c
 failing() {
 	local variables=(LD_PRELOAD="$BUILD/tests/preload/fail.so" FAIL_CALL="$1" FAIL_AT="$2"
@@ -38,7 +41,7 @@ errnos() {
 
 # each FUNCTION CALL...: calls it in processes of its own, with DLOCK_BACKEND and LOCK set and
 # `failing CALL N ON ERRNO` as its arguments, for each N from 1 to 40, or until a run has fewer of
-# these calls
+# these calls; without LONG, for each second N
 each() {
 	local backend call n function=$1
 	shift
@@ -64,13 +67,13 @@ may_be_absent() {
 	esac
 }
 
-# four FUNCTION: for this N and the next three, once and from then on
+# four FUNCTION: for this N and the next three, or every second of them, once and from then on
 four() {
 	local on jobs=() number errnos
 	read -r -a errnos < <(errnos "$call")
-	for ((number = n; number < n + 4; number++)); do
+	for ((number = n; number < n + 4; number += STEP)); do
 		for on in "" on; do
-			one "$1" "$call" "$number" "$on" "${errnos[number % ${#errnos[@]}]}" &
+			one "$1" "$call" "$number" "$on" "${errnos[number / STEP % ${#errnos[@]}]}" &
 			jobs+=($!)
 		done
 	done

@@ -1,16 +1,15 @@
 # SPDX-License-Identifier: MIT
 # shellcheck shell=bash disable=SC2016 # what is quoted is for the inner shell
 #
-# Two hundred rounds leave no process, socket, key, node, file, connection, session or
-# waiter behind.
-# What may stay is what one round leaves: the lock's file, the fence.
+# Fifty rounds, two hundred with LONG, leave no process, socket, key, node, file, connection, session
+# or waiter behind. What may stay is what one round leaves: the lock's file, the fence.
 
 load ../lib/helpers
 # shellcheck source=tests/conformance/contents.bash
 source "$TOP/tests/conformance/contents.bash"
 
 # Fewer rounds under sanitizers, which make every start of dlock slow.
-ROUNDS=${DLOCK_TESTS_ROUNDS:-200}
+ROUNDS=${DLOCK_TESTS_ROUNDS:-$([[ -n ${LONG-} ]] && echo 200 || echo 50)}
 
 setup_file() {
 	redis_for_file
