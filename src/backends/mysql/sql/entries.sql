@@ -216,7 +216,7 @@ SELECT n.fence, IF(q.conn > 0, q.fence, 0), q.mode, q.token, (q.expires - @now) 
 
 -- name: entries_there
 -- For a lock that lives with a connection. Connections of another account may be hidden.
-(q.home <> @home OR EXISTS (SELECT 1 FROM information_schema.PROCESSLIST p WHERE p.ID = q.conn))
+(q.home <> @home OR q.conn IN (SELECT ID FROM information_schema.PROCESSLIST))
 
 -- name: entries_list
 SELECT DISTINCT name FROM dlock_entries WHERE strategy = {strategy} AND expires > {now};
