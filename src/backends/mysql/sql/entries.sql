@@ -216,7 +216,7 @@ SELECT n.fence, IF(q.conn > 0, q.fence, 0), q.mode, q.token, (q.expires - @now) 
 
 -- name: entries_there
 -- For a lock that lives with a connection. Connections of another account may be hidden.
-(q.home <> @home OR q.conn IN (SELECT ID FROM information_schema.PROCESSLIST))
+(q.home <> @home OR q.conn IN (SELECT p.ID FROM information_schema.PROCESSLIST p))
 
 -- name: entries_list
 SELECT DISTINCT name FROM dlock_entries WHERE strategy = {strategy} AND expires > {now};
