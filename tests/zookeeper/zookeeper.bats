@@ -221,8 +221,8 @@ requests_of() {
 		kill "-$sig" "$PID"
 		wait_until 1 waiters 0
 	done
-	wait_in_line 1 -w 300ms -- true
-	wait_until 2 waiters 0
+	wait_in_line 1 -w 2s -- true
+	wait_until 4 waiters 0
 	wait_in_line 1 -- true
 	kill -KILL "$PID"
 	wait_until 1 waiters 0
