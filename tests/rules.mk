@@ -125,18 +125,18 @@ check-newest:
 
 check-deb:
 	$(Q)tests/packages $(PACKAGES) test
-	$(Q)$(MAKE) --no-print-directory all test-programs
+	$(Q)$(MAKE) --no-print-directory $(PARALLEL) all test-programs
 	$(Q)BUILD="$(BUILD_DIR)" TEST_SECONDS=900 SUITE_SECONDS=3600 tests/check tests/debian/packages.bats
 
 torture:
 	$(Q)tests/packages $(PACKAGES) test
-	$(Q)$(MAKE) --no-print-directory all test-programs
+	$(Q)$(MAKE) --no-print-directory $(PARALLEL) all test-programs
 	$(Q)BUILD="$(BUILD_DIR)" tests/torture/run
 	$(Q)BUILD="$(BUILD_DIR)" tests/crash/run -a
 
 crash:
 	$(Q)tests/packages $(PACKAGES) test
-	$(Q)$(MAKE) --no-print-directory all test-programs
+	$(Q)$(MAKE) --no-print-directory $(PARALLEL) all test-programs
 	$(Q)BUILD="$(BUILD_DIR)" tests/crash/run $(if $(EACH),-e $(EACH))
 
 lint:

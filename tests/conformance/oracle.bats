@@ -14,7 +14,7 @@ source "$TOP/tests/lib/services/mysql.bash"
 source "$TOP/tests/redlock/redlock.bash"
 
 setup_file() {
-	export ORACLE_SEQUENCES=${ORACLE_SEQUENCES:-$([[ -n ${LONG-} ]] && echo 700 || echo 100)}
+	export ORACLE_SEQUENCES=${ORACLE_SEQUENCES:-$(long_or 700 100)}
 	memory_for_file
 	export MYSQL_DIR=$BATS_FILE_TMPDIR/mysql
 	mysql_start "$MYSQL_DIR"

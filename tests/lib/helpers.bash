@@ -40,6 +40,11 @@ source "$TOP/tests/lib/services/redis.bash"
 # shellcheck source=tests/lib/services/zookeeper.bash
 source "$TOP/tests/lib/services/zookeeper.bash"
 
+# long_or LONG SHORT: prints the first one where all long tests run, as in .ci/run, else the second
+long_or() {
+	[[ -n ${LONG-} ]] && echo "$1" || echo "$2"
+}
+
 # untraced: bats notes before each command of bash where the test is, so as to tell where it failed.
 # That takes 0.15 ms a command, most of a test's processor time. bash 5 knows the place when a
 # command fails, so that it is enough to note it then.

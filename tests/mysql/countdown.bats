@@ -47,7 +47,7 @@ countdown() {
 	countdown strategy=row
 }
 
-# Its door differs from that of strategy=row in one statement.
+# The countdown of conformance/run.bats runs for these two without LONG, too.
 # bats test_tags=long
 @test "countdown in a row: advisory" {
 	countdown strategy=advisory

@@ -15,7 +15,7 @@ UNDER_LOCK='env -i "$DLOCK" run -n -q -b "$DLOCK_BACKEND" "$LOCK" -- true
 	exec sleep "$1"'
 
 # Every second call fails, or every one with LONG.
-STEP=$([[ -n ${LONG-} ]] && echo 1 || echo 2)
+STEP=$(long_or 1 2)
 
 # failing CALL N ON ERRNO ARG...: runs dlock while calls fail: see preload/fail.c
 failing() {
