@@ -6,7 +6,6 @@
 #include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
-#include <stdio_ext.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
@@ -30,7 +29,7 @@
 /* One for the process, as stderr is. */
 static struct {
 	bool json, syslog;
-	int verbosity;
+	enum level least;		/* no message below this level is printed */
 	const char *name;		/* of the lock; NULL: not known yet */
 	const char *location;		/* of the lock */
 	bool live;			/* stderr is a terminal: show the live line while waiting */
@@ -47,28 +46,6 @@ static const struct {
 	[LEVEL_STEP] = { "info", LOG_INFO },
 	[LEVEL_WARNING] = { "warning", LOG_WARNING },
 	[LEVEL_ERROR] = { "error", LOG_ERR },
-};
-
-static const char *const events[RUN_EVENTS] = {
-	[EVENT_OTHER] = "other",
-	[EVENT_WAITING] = "waiting",
-	[EVENT_UNREACHABLE] = "unreachable",
-	[EVENT_REACHABLE] = "reachable",
-	[EVENT_ACQUIRED] = "acquired",
-	[EVENT_JOINED] = "joined",
-	[EVENT_UNPROTECTED] = "unprotected",
-	[EVENT_STARTED] = "started",
-	[EVENT_ENDED] = "ended",
-	[EVENT_OVERDUE] = "overdue",
-	[EVENT_LEFTOVERS] = "leftovers",
-	[EVENT_NOT_RENEWED] = "not-renewed",
-	[EVENT_RENEWED] = "renewed",
-	[EVENT_LOST] = "lost",
-	[EVENT_RELEASED] = "released",
-	[EVENT_NOT_RELEASED] = "not-released",
-	[EVENT_NOT_OBTAINED] = "not-obtained",
-	[EVENT_REPLACED] = "replaced",
-	[EVENT_FAILED] = "failed",
 };
 
 /* ---- lines ---- */
@@ -97,14 +74,9 @@ bool print_is_screen(int fd)
 /* Every line has all keys; a key without a value is null. */
 static void put_facts(struct json *json, const struct run_facts *facts)
 {
-	static const struct run_facts none = { 0 };
-	int64_t now_ms;
-	bool died;
+	const int64_t now_ms = facts->over_ms ? facts->over_ms : clock_boot_ms();
+	const bool died = facts->has_status && WIFSIGNALED(facts->status);
 
-	if (!facts)
-		facts = &none;
-	now_ms = facts->over_ms ? facts->over_ms : clock_boot_ms();
-	died = facts->has_status && WIFSIGNALED(facts->status);
 	json_maybe(json, "fence", facts->fence ? (int64_t)facts->fence : -1);
 	json_maybe(json, "command_pid", facts->command ? facts->command : -1);
 	json_maybe(json, "status", facts->has_status && !died ? WEXITSTATUS(facts->status) : -1);
@@ -114,43 +86,45 @@ static void put_facts(struct json *json, const struct run_facts *facts)
 	json_maybe(json, "held_ms", facts->acquired_ms ? now_ms - facts->acquired_ms : -1);
 }
 
-static void put_holder(struct json *json, const struct log_line *line)
+static void put_holder(struct json *json, const struct run_message *message)
 {
-	const bool waits = line->wait && line->event == EVENT_WAITING;
+	const struct wait_state *wait = message->wait;
+	const bool waits = wait && !strcmp(message->event, EVENT_WAITING);
 
-	json_maybe(json, "ahead", waits ? line->wait->ahead : -1);
-	if (!line->wait) {
+	json_maybe(json, "ahead", waits ? wait->ahead : -1);
+	if (!wait) {
 		json_text(json, "holder", NULL);
 		return;
 	}
 	json_open(json, "holder", '{');
-	json_who(json, &line->wait->holder);
-	json_time(json, "kept_until", line->wait->holder.kept_ms);
-	json_time(json, "done_at", line->wait->holder.done_ms);
-	json_maybe(json, "held_for_ms", run_elapsed(line->wait->since_ms));
+	json_who(json, &wait->holder);
+	json_time(json, "kept_until", wait->holder.kept_ms);
+	json_time(json, "done_at", wait->holder.done_ms);
+	json_maybe(json, "held_for_ms", run_elapsed(wait->since_ms));
 	json_close(json, '}');
 }
 
-static void print_json(const struct log_line *line)
+static void print_json(const struct run_message *message)
 {
 	char *object, host[HOLDER_HOST_SIZE];
 	size_t length;
 	struct json json = { .stream = open_memstream(&object, &length) };
+	static const struct run_facts none = { 0 };
 
 	if (!json.stream)
 		memory_exit();
 	holder_host(host);
 	json_open(&json, NULL, '{');
 	json_time(&json, "time", clock_wall_ms());
-	json_text(&json, "level", levels[line->level].word);
-	json_text(&json, "event", events[line->event]);
+	json_text(&json, "level", levels[message->level].word);
+	json_text(&json, "event", message->event);
 	json_text(&json, "name", lines.name);
 	json_text(&json, "backend", lines.location);
 	json_text(&json, "host", host);
 	json_number(&json, "pid", getpid());
-	put_facts(&json, line->facts);
-	put_holder(&json, line);
-	json_text(&json, "message", line->text);
+	put_facts(&json, message->facts ? message->facts : &none);
+	put_holder(&json, message);
+	json_text(&json, "message", message->text);
 	json_close(&json, '}');
 	putc('\n', json.stream);
 	if (fclose(json.stream))
@@ -172,27 +146,21 @@ static void clear_live_line(void)
 	lines.line_shown = false;
 }
 
-void log_line(const struct log_line *line)
+void log_message(const struct run_message *message)
 {
-	const char *name = line->nameless ? NULL : lines.name;
+	const char *name = message->nameless ? NULL : lines.name;
 
+	if (message->level < lines.least)
+		return;
 	clear_live_line();
 	/* One write, so that lines of several processes do not mix in a log. */
 	if (lines.json)
-		print_json(line);
+		print_json(message);
 	else
 		print_line(stderr, "dlock: %s%s%s", name ? name : "", name ? ": " : "",
-			   line->text);
+			   message->text);
 	if (lines.syslog)
-		system_log(levels[line->level].priority, lines.name, "%s", line->text);
-}
-
-/* The least important level that is printed. */
-static enum level least_level(void)
-{
-	if (lines.verbosity < 0)
-		return LEVEL_ERROR;
-	return lines.verbosity ? LEVEL_STEP : LEVEL_WARNING;
+		system_log(levels[message->level].priority, lines.name, "%s", message->text);
 }
 
 void log_print(enum level level, const char *format, ...)
@@ -200,12 +168,10 @@ void log_print(enum level level, const char *format, ...)
 	char text[1200];
 	va_list args;
 
-	if (level < least_level())
-		return;
 	va_start(args, format);
 	vsnprintf(text, sizeof(text), format, args);
 	va_end(args);
-	log_line(&(struct log_line){
+	log_message(&(struct run_message){
 		.level = level, .event = level == LEVEL_ERROR ? EVENT_FAILED : EVENT_OTHER,
 		.text = text,
 	});
@@ -219,7 +185,7 @@ static int status_of(const struct error *err)
 
 int log_fail(const struct error *err)
 {
-	log_line(&(struct log_line){
+	log_message(&(struct run_message){
 		.level = LEVEL_ERROR, .event = EVENT_FAILED, .text = err->message,
 		.nameless = err->kind == ERROR_USAGE,
 	});
@@ -230,11 +196,13 @@ void log_begin(const struct options *options)
 {
 	lines.json = options->log_json;
 	lines.syslog = options->syslog;
-	lines.verbosity = options->verbosity;
-	/* JSON reports each step, unless -q is given. */
-	if (lines.json && !lines.verbosity)
-		lines.verbosity = 1;
-	lines.live = lines.verbosity >= 0 && !lines.json && print_is_screen(STDERR_FILENO);
+	lines.least = LEVEL_WARNING;
+	if (options->verbosity < 0)
+		lines.least = LEVEL_ERROR;
+	/* JSON reports each step. */
+	else if (options->verbosity || lines.json)
+		lines.least = LEVEL_STEP;
+	lines.live = options->verbosity >= 0 && !lines.json && print_is_screen(STDERR_FILENO);
 }
 
 void log_about(const char *name, const char *location, bool syslog)
@@ -248,11 +216,9 @@ void log_about(const char *name, const char *location, bool syslog)
 
 int log_flush(void)
 {
-	const bool failed_before = ferror(stdout);
-
-	if (__fpending(stdout) && fflush(stdout) && !lines.output_errnum)
+	if (fflush(stdout) && !lines.output_errnum)
 		lines.output_errnum = errno;
-	return failed_before || ferror(stdout) ? -1 : 0;
+	return ferror(stdout) ? -1 : 0;
 }
 
 int log_finish(int status)
@@ -335,7 +301,7 @@ static void print_waiting(const struct wait_state *state, const char *holder)
 	lines.holder_ms = clock_boot_ms();
 	snprintf(text, sizeof(text), "waiting%s, %s (on %s)%s", queue_text(state->ahead, queue),
 		 holder, lines.location, poll_text(state->poll_ms, polls));
-	log_line(&(struct log_line){
+	log_message(&(struct run_message){
 		.level = LEVEL_STEP, .event = EVENT_WAITING, .text = text, .facts = &facts,
 		.wait = state,
 	});
@@ -352,24 +318,17 @@ void log_waiting(const struct wait_state *state)
 	holder_describe(&state->holder, run_elapsed(state->since_ms), holder, sizeof(holder));
 	if (lines.live)
 		show_live_line(state, holder);
-	else if (lines.verbosity > 0)
+	else if (lines.least == LEVEL_STEP)
 		print_waiting(state, holder);
-}
-
-static void print_message(const struct run_message *message)
-{
-	log_line(&(struct log_line){
-		.level = message->level, .event = message->event, .text = message->text,
-		.facts = message->facts,
-	});
 }
 
 struct run_hooks log_hooks(void)
 {
 	return (struct run_hooks){
-		.report = print_message, .waiting = log_waiting,
-		.tick_ms = lines.live ? TICK_MS : lines.verbosity > 0 ? LINE_EACH_MS : CLOCK_NEVER,
-		.least = least_level(),
+		.report = log_message, .waiting = log_waiting,
+		.tick_ms = lines.live ? TICK_MS
+				      : lines.least == LEVEL_STEP ? LINE_EACH_MS : CLOCK_NEVER,
+		.least = lines.least,
 	};
 }
 
@@ -387,30 +346,29 @@ static void report_not_obtained(const struct run_result *result)
 		why = holder_describe(&wait->holder, run_elapsed(wait->since_ms), holder,
 				      sizeof(holder));
 	snprintf(text, sizeof(text), "%s%s (on %s)", down_text(wait, down), why, lines.location);
-	log_line(&(struct log_line){
+	log_message(&(struct run_message){
 		.level = LEVEL_WARNING, .text = text,
 		.event = result->replaced ? EVENT_REPLACED : EVENT_NOT_OBTAINED,
 		.facts = &result->facts, .wait = wait->holder_known ? wait : NULL,
 	});
 }
 
-static void report_end(enum level level, enum run_event event, const char *text,
+static void report_end(enum level level, const char *event, const char *text,
 		       const struct run_result *result)
 {
-	if (level >= least_level())
-		log_line(&(struct log_line){
-			.level = level, .event = event, .text = text, .facts = &result->facts,
-		});
+	log_message(&(struct run_message){
+		.level = level, .event = event, .text = text, .facts = &result->facts,
+	});
 }
 
 int log_failed_run(const struct run_result *result, int not_obtained)
 {
+	const char *reason = result->error.message;
 	char text[64];
 
 	switch (result->end) {
 	case RUN_NOT_OBTAINED:
-		if (lines.verbosity >= 0)
-			report_not_obtained(result);
+		report_not_obtained(result);
 		return not_obtained;
 	case RUN_INTERRUPTED:
 		snprintf(text, sizeof(text), "ended by signal %d before the lock was obtained",
@@ -419,13 +377,12 @@ int log_failed_run(const struct run_result *result, int not_obtained)
 		return EXIT_SIGNAL + result->status;
 	case RUN_LOST:
 		if (result->error.kind != ERROR_NONE)
-			report_end(LEVEL_ERROR, EVENT_LOST, result->error.message, result);
+			report_end(LEVEL_ERROR, EVENT_LOST, reason, result);
 		return EXIT_LOST;
 	case RUN_OVERDUE:
 		return EXIT_OVERDUE;
 	default:
-		break;
+		report_end(LEVEL_ERROR, EVENT_FAILED, reason, result);
+		return status_of(&result->error);
 	}
-	report_end(LEVEL_ERROR, EVENT_FAILED, result->error.message, result);
-	return status_of(&result->error);
 }

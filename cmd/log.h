@@ -17,27 +17,16 @@
 
 struct options;
 
-struct log_line {
-	enum level level;
-	enum run_event event;
-	bool nameless;			/* do not print the name of the lock before the text */
-	const char *text;
-	const struct run_facts *facts;	/* NULL: there is no run */
-	const struct wait_state *wait;	/* its holder is reported; NULL: none is */
-};
-
 /* Obey --log, --syslog, -q and -v. */
 void log_begin(const struct options *options);
 
 /* Name this lock at location in all further lines. syslog: send them there, too. */
 void log_about(const char *name, const char *location, bool syslog);
 
-/* Print a line, in place of the live line if there is one. */
-void log_line(const struct log_line *line);
+/* Print a message, unless -q or a missing -v excludes it, in place of the live line. */
+void log_message(const struct run_message *message);
 
-/*
- * Print "dlock: NAME: text": LEVEL_STEP only with -v, LEVEL_WARNING unless -q is given.
- */
+/* Print "dlock: NAME: text" for a message of no run. */
 void log_print(enum level level, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 /*

@@ -75,7 +75,7 @@ static int report_exec_failure(const struct run *run, const struct run_result *r
 			 "sh -c '%s'", command, command);
 	else
 		snprintf(text, sizeof(text), "%s: command not found", command);
-	log_line(&(struct log_line){
+	log_message(&(struct run_message){
 		.level = LEVEL_ERROR, .event = EVENT_FAILED, .nameless = true, .text = text,
 		.facts = &result->facts,
 	});
@@ -110,7 +110,7 @@ static void write_metrics(const struct run *run, int status)
 				    &err))
 		return;
 	error_prefix(&err, "--metrics %s", path);
-	log_line(&(struct log_line){
+	log_message(&(struct run_message){
 		.level = LEVEL_ERROR, .event = EVENT_OTHER, .text = err.message,
 		.facts = &run->result.facts,
 	});

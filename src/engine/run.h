@@ -27,29 +27,26 @@ enum level {
 	LEVEL_ERROR,		/* a fault that changes the outcome */
 };
 
-/* The subject of a message. */
-enum run_event {
-	EVENT_OTHER,
-	EVENT_WAITING,		/* another has the lock; sent when the holder changes */
-	EVENT_UNREACHABLE,	/* the server cannot be reached while dlock waits */
-	EVENT_REACHABLE,	/* the server can be reached again */
-	EVENT_ACQUIRED,
-	EVENT_JOINED,		/* an outer hold has the lock already */
-	EVENT_UNPROTECTED,	/* the command runs without the lock: --if-down run */
-	EVENT_STARTED,		/* the command was executed */
-	EVENT_ENDED,		/* the command has ended */
-	EVENT_OVERDUE,		/* --max-run or --until ends the command */
-	EVENT_LEFTOVERS,	/* the command has left processes behind */
-	EVENT_NOT_RENEWED,
-	EVENT_RENEWED,		/* after a renewal that failed */
-	EVENT_LOST,
-	EVENT_RELEASED,
-	EVENT_NOT_RELEASED,
-	EVENT_NOT_OBTAINED,
-	EVENT_REPLACED,		/* a newer waiter has replaced this one */
-	EVENT_FAILED,		/* dlock ends for this reason */
-	RUN_EVENTS,
-};
+/* The subject of a message: a word of --log json, which dlock-output(5) explains. */
+#define EVENT_OTHER "other"
+#define EVENT_WAITING "waiting"		/* another has the lock; sent when the holder changes */
+#define EVENT_UNREACHABLE "unreachable"	/* the server cannot be reached while dlock waits */
+#define EVENT_REACHABLE "reachable"	/* the server can be reached again */
+#define EVENT_ACQUIRED "acquired"
+#define EVENT_JOINED "joined"		/* an outer hold has the lock already */
+#define EVENT_UNPROTECTED "unprotected"	/* the command runs without the lock: --if-down run */
+#define EVENT_STARTED "started"		/* the command was executed */
+#define EVENT_ENDED "ended"		/* the command has ended */
+#define EVENT_OVERDUE "overdue"		/* --max-run or --until ends the command */
+#define EVENT_LEFTOVERS "leftovers"	/* the command has left processes behind */
+#define EVENT_NOT_RENEWED "not-renewed"
+#define EVENT_RENEWED "renewed"		/* after a renewal that failed */
+#define EVENT_LOST "lost"
+#define EVENT_RELEASED "released"
+#define EVENT_NOT_RELEASED "not-released"
+#define EVENT_NOT_OBTAINED "not-obtained"
+#define EVENT_REPLACED "replaced"	/* a newer waiter has replaced this one */
+#define EVENT_FAILED "failed"		/* dlock ends for this reason */
 
 /* The facts of a run. Times are on CLOCK_BOOTTIME; 0: this has not happened. */
 struct run_facts {
@@ -62,13 +59,6 @@ struct run_facts {
 	int status;		/* the wait status of the command */
 };
 
-struct run_message {
-	enum level level;
-	enum run_event event;
-	const char *text;
-	const struct run_facts *facts;
-};
-
 /* The state of a wait. Times are on CLOCK_BOOTTIME. */
 struct wait_state {
 	int64_t began_ms;
@@ -78,6 +68,15 @@ struct wait_state {
 	int64_t ahead;		/* number of waiters before this one; -1: unknown */
 	int64_t poll_ms;	/* how often it checks, because no release wakes it; 0: one does */
 	int64_t down_since_ms;	/* the backend cannot be reached; 0: it can */
+};
+
+struct run_message {
+	enum level level;
+	const char *event;
+	bool nameless;			/* the name of the lock does not belong before the text */
+	const char *text;
+	const struct run_facts *facts;	/* NULL: there is no run */
+	const struct wait_state *wait;	/* its holder is reported; NULL: none is */
 };
 
 /* How long something has lasted that began at since_ms; -1: that is 0, not known. */

@@ -23,7 +23,7 @@
 #include "lock/uri.h"
 #include "environment.h"
 
-void supervisor_report(const struct supervisor *s, enum run_event event, enum level level,
+void supervisor_report(const struct supervisor *s, const char *event, enum level level,
 		       const char *format, ...)
 {
 	char text[sizeof(((struct error *)0)->message) + 128];

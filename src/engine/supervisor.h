@@ -111,7 +111,7 @@ static inline bool supervisor_reports(const struct supervisor *s, enum level lev
 }
 
 /* Pass a message to the caller's hook. */
-void supervisor_report(const struct supervisor *s, enum run_event event, enum level level,
+void supervisor_report(const struct supervisor *s, const char *event, enum level level,
 		       const char *format, ...) __attribute__((format(printf, 4, 5)));
 
 /* Pass a message that is none of the events. */
