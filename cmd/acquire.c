@@ -52,9 +52,9 @@ static int print_result(const struct session *session, const struct acquire_resu
 		json_open(&json, NULL, '{');
 		json_text(&json, "name", session->name);
 		json_text(&json, "token", result->token);
-		json_maybe(&json, "fence", result->fence ? (int64_t)result->fence : -1);
-		json_lease(&json, result->lease_ms);
-		json_maybe(&json, "keeper_pid", result->keeper ? result->keeper : -1);
+		json_number(&json, "fence", result->fence ? (int64_t)result->fence : -1);
+		json_lease(&json, result->lease_ms ? result->lease_ms : -1);
+		json_number(&json, "keeper_pid", result->keeper ? result->keeper : -1);
 		json_close(&json, '}');
 		putchar('\n');
 	}
@@ -206,7 +206,7 @@ static void print_renewed(const struct session *session, const struct keeper_rep
 	}
 	json_open(&json, NULL, '{');
 	json_text(&json, "name", session->name);
-	json_lease(&json, lease_ms);
+	json_lease(&json, lease_ms ? lease_ms : -1);
 	json_close(&json, '}');
 	putchar('\n');
 }

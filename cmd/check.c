@@ -2,7 +2,6 @@
 /* The commands check and setup. */
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
 #include "base/clock.h"
@@ -39,17 +38,18 @@ static enum outcome acquire_probe(struct backend *backend, const struct request 
 }
 
 /*
- * Take the lock dlock-check over another connection, and release it. Sets the duration of each in
- * us. Returns 0, or -1 with *err: the backend cannot hold locks.
+ * Take the lock dlock-check over another connection, and release it. Adds the finding "probe", with
+ * the time of both. Returns 0, or -1 with *err: the backend cannot hold locks, or the account may
+ * not.
  */
-static int take_probe(struct session *session, int64_t *taken_us, int64_t *released_us,
-		      struct error *err)
+static int take_probe(struct session *session, struct findings *findings, struct error *err)
 {
 	char token[TOKEN_SIZE], text[HOLDER_TEXT_SIZE];
 	struct request request = { .name = PROBE_NAME, .token = token, .text = text,
 				   .ttl_ms = session->options.run.ttl_ms };
 	struct backend *backend = session_open(session, err);
 	const int64_t start_us = clock_read_us(CLOCK_BOOTTIME);
+	int64_t taken_us;
 	struct holder self;
 	struct grant grant;
 	int failed = -1;
@@ -63,29 +63,19 @@ static int take_probe(struct session *session, int64_t *taken_us, int64_t *relea
 	holder_encode(&self, text);
 	if (acquire_probe(backend, &request, &grant, err) != OUTCOME_HELD)
 		goto out;
-	*taken_us = clock_read_us(CLOCK_BOOTTIME) - start_us;
+	taken_us = clock_read_us(CLOCK_BOOTTIME);
 	/* A loss without an error: the backend was too slow for a short --ttl. */
 	*err = (struct error){ 0 };
 	if (hold_release(backend, &request, &self, 0, 0, err) != OUTCOME_HELD && err->kind)
 		goto out;
-	*released_us = clock_read_us(CLOCK_BOOTTIME) - start_us - *taken_us;
+	findings_add(findings, FINDING_OK, "probe", NULL,
+		     "acquired a lock in %.2f ms, connection included, and released it in %.2f ms",
+		     (double)(taken_us - start_us) / 1000,
+		     (double)(clock_read_us(CLOCK_BOOTTIME) - taken_us) / 1000);
 	failed = 0;
 out:
 	backend_close(backend);
 	return failed;
-}
-
-/* Report whether the account has the privileges, and how long a lock takes. */
-static int report_probe(struct session *session, struct findings *findings, struct error *err)
-{
-	int64_t taken_us, released_us;
-
-	if (take_probe(session, &taken_us, &released_us, err))
-		return -1;
-	findings_add(findings, FINDING_OK, "probe", NULL,
-		     "acquired a lock in %.2f ms, connection included, and released it in %.2f ms",
-		     (double)taken_us / 1000, (double)released_us / 1000);
-	return 0;
 }
 
 static void check_secrets(const struct session *session, struct findings *findings)
@@ -104,22 +94,16 @@ static void check_secrets(const struct session *session, struct findings *findin
 			     "not readable by others");
 }
 
-static void print_text(const struct findings *findings)
+/* Print the findings of at least this severity. */
+static void print_text(const struct findings *findings, enum severity least)
 {
 	for (size_t i = 0; i < findings->count; i++) {
 		const struct finding *f = &findings->rows[i];
 
-		print_line(stdout, "%-8s %-12s %s%s%s", severities[f->severity], f->topic, f->text,
-			    f->remedy[0] ? "; " : "", f->remedy);
+		if (f->severity >= least)
+			print_line(stdout, "%-8s %-12s %s%s%s", severities[f->severity], f->topic,
+				   f->text, f->remedy[0] ? "; " : "", f->remedy);
 	}
-}
-
-/* -q: print only the findings that make the backend unusable. */
-static void print_errors(const struct findings *findings)
-{
-	for (size_t i = 0; i < findings->count; i++)
-		if (findings->rows[i].severity == FINDING_ERROR)
-			log_print(LEVEL_ERROR, "%s", findings->rows[i].text);
 }
 
 static void print_json(const struct findings *findings, const char *location, enum severity worst)
@@ -155,18 +139,18 @@ int command_check(struct session *session, struct error *err)
 	if (session_connect(session, err) ||
 	    (session->backend->ops->check &&
 	     session->backend->ops->check(session->backend, &findings, err)) ||
-	    report_probe(session, &findings, err))
+	    take_probe(session, &findings, err))
 		findings_add(&findings, FINDING_ERROR, "unusable", NULL, "%.230s", err->message);
 	check_secrets(session, &findings);
 	for (size_t i = 0; i < findings.count; i++)
 		if (findings.rows[i].severity > worst)
 			worst = findings.rows[i].severity;
 	if (session->options.verbosity < 0)
-		print_errors(&findings);
+		print_text(&findings, FINDING_ERROR);
 	else if (session->options.json)
 		print_json(&findings, location, worst);
 	else
-		print_text(&findings);
+		print_text(&findings, FINDING_OK);
 	findings_finish(&findings);
 	if (err->kind == ERROR_USAGE)
 		return EXIT_DLOCK;
@@ -176,15 +160,15 @@ int command_check(struct session *session, struct error *err)
 /* --dry-run: print it on standard output, for a shell or for the client of a database. */
 static int print_plan(struct session *session, const char *location, struct error *err)
 {
-	char *text = NULL, *rest, *line;
+	char *text = NULL;
 
 	if (session->backend->ops->setup &&
 	    session->backend->ops->setup(session->backend, &text, err))
 		return -1;
-	if (!text || !*text)
+	if (text && *text)
+		fputs(text, stdout);
+	else
 		log_print(LEVEL_WARNING, "nothing needs to be set up on %s", location);
-	for (rest = text; rest && *rest && (line = strsep(&rest, "\n"));)
-		print_line(stdout, "%s", line);
 	free(text);
 	return 0;
 }
@@ -192,7 +176,8 @@ static int print_plan(struct session *session, const char *location, struct erro
 int command_setup(struct session *session, struct error *err)
 {
 	const char *location = session->settings.location;
-	int64_t ignored_us;
+	struct findings ignored = { 0 };
+	int failed = 0;
 
 	if (session_connect(session, err))
 		return -1;
@@ -205,8 +190,10 @@ int command_setup(struct session *session, struct error *err)
 	 * A directory may exist and be unusable for this user. On a server, the account that makes
 	 * the tables need not be one that holds locks.
 	 */
-	if (session->options.run.driver->local &&
-	    take_probe(session, &ignored_us, &ignored_us, err))
+	if (session->options.run.driver->local)
+		failed = take_probe(session, &ignored, err);
+	findings_finish(&ignored);
+	if (failed)
 		return error_prefix(err, "%s cannot hold locks", location);
 	log_print(LEVEL_STEP, "%s is ready", location);
 	return 0;

@@ -68,16 +68,12 @@ void json_text(struct json *json, const char *name, const char *text)
 
 void json_number(struct json *json, const char *name, int64_t number)
 {
+	if (number < 0) {
+		json_text(json, name, NULL);
+		return;
+	}
 	put_name(json, name);
 	fprintf(json->stream, "%" PRId64, number);
-}
-
-void json_maybe(struct json *json, const char *name, int64_t number)
-{
-	if (number >= 0)
-		json_number(json, name, number);
-	else
-		json_text(json, name, NULL);
 }
 
 void json_bool(struct json *json, const char *name, bool value)
@@ -103,14 +99,14 @@ void json_time(struct json *json, const char *name, int64_t wall_ms)
 
 void json_lease(struct json *json, int64_t lease_ms)
 {
-	json_maybe(json, "expires_in_ms", lease_ms ? lease_ms : -1);
-	json_time(json, "expires_at", lease_ms ? clock_wall_ms() + lease_ms : 0);
+	json_number(json, "expires_in_ms", lease_ms);
+	json_time(json, "expires_at", lease_ms < 0 ? 0 : clock_wall_ms() + lease_ms);
 }
 
 void json_who(struct json *json, const struct holder *holder)
 {
 	json_text(json, "host", holder->host);
-	json_maybe(json, "pid", holder->pid ? holder->pid : -1);
+	json_number(json, "pid", holder->pid ? holder->pid : -1);
 	json_text(json, "user", holder->user);
 	json_text(json, "command", holder->command);
 	json_text(json, "note", holder->note);

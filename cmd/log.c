@@ -77,13 +77,13 @@ static void put_facts(struct json *json, const struct run_facts *facts)
 	const int64_t now_ms = facts->over_ms ? facts->over_ms : clock_boot_ms();
 	const bool died = facts->has_status && WIFSIGNALED(facts->status);
 
-	json_maybe(json, "fence", facts->fence ? (int64_t)facts->fence : -1);
-	json_maybe(json, "command_pid", facts->command ? facts->command : -1);
-	json_maybe(json, "status", facts->has_status && !died ? WEXITSTATUS(facts->status) : -1);
-	json_maybe(json, "signal", died ? WTERMSIG(facts->status) : -1);
-	json_maybe(json, "waited_ms", !facts->began_ms ? -1 :
+	json_number(json, "fence", facts->fence ? (int64_t)facts->fence : -1);
+	json_number(json, "command_pid", facts->command ? facts->command : -1);
+	json_number(json, "status", facts->has_status && !died ? WEXITSTATUS(facts->status) : -1);
+	json_number(json, "signal", died ? WTERMSIG(facts->status) : -1);
+	json_number(json, "waited_ms", !facts->began_ms ? -1 :
 		   (facts->acquired_ms ? facts->acquired_ms : now_ms) - facts->began_ms);
-	json_maybe(json, "held_ms", facts->acquired_ms ? now_ms - facts->acquired_ms : -1);
+	json_number(json, "held_ms", facts->acquired_ms ? now_ms - facts->acquired_ms : -1);
 }
 
 static void put_holder(struct json *json, const struct run_message *message)
@@ -91,7 +91,7 @@ static void put_holder(struct json *json, const struct run_message *message)
 	const struct wait_state *wait = message->wait;
 	const bool waits = wait && !strcmp(message->event, EVENT_WAITING);
 
-	json_maybe(json, "ahead", waits ? wait->ahead : -1);
+	json_number(json, "ahead", waits ? wait->ahead : -1);
 	if (!wait) {
 		json_text(json, "holder", NULL);
 		return;
@@ -100,7 +100,7 @@ static void put_holder(struct json *json, const struct run_message *message)
 	json_who(json, &wait->holder);
 	json_time(json, "kept_until", wait->holder.kept_ms);
 	json_time(json, "done_at", wait->holder.done_ms);
-	json_maybe(json, "held_for_ms", run_elapsed(wait->since_ms));
+	json_number(json, "held_for_ms", run_elapsed(wait->since_ms));
 	json_close(json, '}');
 }
 

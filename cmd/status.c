@@ -52,15 +52,11 @@ static void print_columns(int width, const char *name, const char *mode, const c
 		    width - (int)text_characters(name), "", mode, held, expires, fence, who);
 }
 
-static void print_lock(const char *name, const struct lock_view *view, int width,
-		       bool *header)
+static void print_lock(const char *name, const struct lock_view *view, int width)
 {
 	char mode[24], held[DURATION_TEXT_SIZE], expires[DURATION_TEXT_SIZE];
 	char fence[24], who[HOLDER_PROCESS_SIZE + HOLDER_DESCRIPTION_SIZE], position[64];
 
-	if (!*header)
-		print_columns(width, "NAME", "MODE", "HELD FOR", "EXPIRES", "FENCE", "HOLDER");
-	*header = true;
 	if (!view->hold_count)
 		print_columns(width, name, "free", "-", "-", "-", "-");
 	for (size_t i = 0; i < view->hold_count; i++) {
@@ -92,7 +88,7 @@ static void print_lock(const char *name, const struct lock_view *view, int width
 static void json_mode(struct json *json, enum hold_mode mode, int slots)
 {
 	json_text(json, "mode", modes[mode]);
-	json_maybe(json, "slots", mode == HOLD_SLOT ? slots : -1);
+	json_number(json, "slots", mode == HOLD_SLOT ? slots : -1);
 }
 
 static void json_lock(const char *name, const char *location, const struct lock_view *view)
@@ -104,7 +100,7 @@ static void json_lock(const char *name, const char *location, const struct lock_
 	json_text(&json, "name", name);
 	json_text(&json, "backend", location);
 	json_bool(&json, "held", view->hold_count > 0);
-	json_maybe(&json, "fence", view->fence ? (int64_t)view->fence : -1);
+	json_number(&json, "fence", view->fence ? (int64_t)view->fence : -1);
 	json_open(&json, "holders", '[');
 	for (size_t i = 0; i < view->hold_count; i++) {
 		const struct hold_view *hold = &view->holds[i];
@@ -112,11 +108,10 @@ static void json_lock(const char *name, const char *location, const struct lock_
 		json_open(&json, NULL, '{');
 		json_who(&json, &hold->holder);
 		json_mode(&json, hold->mode, hold->slots);
-		json_maybe(&json, "fence", hold->fence ? (int64_t)hold->fence : -1);
+		json_number(&json, "fence", hold->fence ? (int64_t)hold->fence : -1);
 		json_time(&json, "acquired_at", hold->age_ms < 0 ? 0 : now - hold->age_ms);
-		json_maybe(&json, "held_for_ms", hold->age_ms);
-		json_time(&json, "expires_at", hold->expires_ms < 0 ? 0 : now + hold->expires_ms);
-		json_maybe(&json, "expires_in_ms", hold->expires_ms);
+		json_number(&json, "held_for_ms", hold->age_ms);
+		json_lease(&json, hold->expires_ms);
 		json_time(&json, "kept_until", hold->holder.kept_ms);
 		json_time(&json, "done_at", hold->holder.done_ms);
 		json_close(&json, '}');
@@ -133,7 +128,7 @@ static void json_lock(const char *name, const char *location, const struct lock_
 		json_bool(&json, "replaces_waiters", waiter->holder.replaces);
 		json_time(&json, "queued_at",
 			  waiter->age_ms < 0 ? 0 : now - waiter->age_ms);
-		json_maybe(&json, "waiting_ms", waiter->age_ms);
+		json_number(&json, "waiting_ms", waiter->age_ms);
 		json_close(&json, '}');
 	}
 	json_close(&json, ']');
@@ -178,10 +173,15 @@ static void show_locks(const struct session *session)
 		/* A lock may have been freed since it was listed. */
 		if (!options->operand_count && !view->hold_count && !view->waiter_count)
 			continue;
-		if (options->json)
+		if (options->json) {
 			json_lock(locks->names.names[i], location, view);
-		else
-			print_lock(locks->names.names[i], view, width, &header);
+			continue;
+		}
+		if (!header)
+			print_columns(width, "NAME", "MODE", "HELD FOR", "EXPIRES", "FENCE",
+				      "HOLDER");
+		header = true;
+		print_lock(locks->names.names[i], view, width);
 	}
 }
 
