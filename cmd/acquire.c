@@ -34,14 +34,6 @@ static int open_process(struct pidfd *process, pid_t pid, bool signalled, struct
 	return result;
 }
 
-/* The command that status shows: the name of the script that the lock is held for. */
-static const char *command_of(pid_t pid, char *buf, size_t size)
-{
-	if (!process_name(pid, buf, size))
-		snprintf(buf, size, "dlock acquire");
-	return buf;
-}
-
 static int print_result(const struct session *session, const struct acquire_result *result)
 {
 	struct json json = { .stream = stdout };
@@ -72,46 +64,27 @@ static int check_output(struct error *err)
 			 "printed, and nobody could release the lock");
 }
 
-/* Ask the backend, because the hold has no keeper. 0 with *reply, or -1 with *err. */
-static int ask_backend(struct session *session, enum keeper_verb verb,
-		       const struct request *request, struct keeper_reply *reply,
-		       struct error *err)
-{
-	struct grant grant = { 0 };
-	struct backend *backend;
-
-	if (session_connect(session, err))
-		return -1;
-	backend = session->backend;
-	switch (verb) {
-	case KEEPER_VERB_RELEASE:
-		reply->outcome = hold_release_other(backend, request, err);
-		break;
-	case KEEPER_VERB_RENEW:
-		reply->outcome = hold_renew_other(backend, request, &grant, err);
-		reply->lease_ms = grant.ttl_ms;
-		break;
-	default:	/* KEEPER_VERB_VERIFY */
-		reply->outcome = hold_verify(backend, request, &reply->fence, err);
-		break;
-	}
-	return reply->outcome == OUTCOME_ERROR ? -1 : 0;
-}
-
 /* Ask the keeper of the hold, or the backend if there is none. 0 with *reply, or -1 with *err. */
 static int ask_hold(struct session *session, enum keeper_verb verb, const struct request *request,
-	      struct keeper_reply *reply, struct error *err)
+		    struct keeper_reply *reply, struct error *err)
 {
-	switch (keeper_socket_ask(verb, request, uri_identity(&session->settings.uri), reply, NULL,
-				  INT64_C(4) * BACKEND_TIMEOUT_MS, err)) {
-	case 0:
-		*err = reply->error;
-		return reply->outcome == OUTCOME_ERROR ? -1 : 0;
-	case -1:
+	struct grant grant = { 0 };
+	const int asked = keeper_socket_ask(verb, request, uri_identity(&session->settings.uri),
+					    reply, NULL, INT64_C(4) * BACKEND_TIMEOUT_MS, err);
+
+	if (asked < 0 || (asked > 0 && session_connect(session, err)))
 		return -1;
-	default:
-		return ask_backend(session, verb, request, reply, err);
+	if (!asked) {
+		*err = reply->error;
+	} else if (verb == KEEPER_VERB_RELEASE) {
+		reply->outcome = hold_release_other(session->backend, request, err);
+	} else if (verb == KEEPER_VERB_RENEW) {
+		reply->outcome = hold_renew_other(session->backend, request, &grant, err);
+		reply->lease_ms = grant.ttl_ms;
+	} else {
+		reply->outcome = hold_verify(session->backend, request, &reply->fence, err);
 	}
+	return reply->outcome == OUTCOME_ERROR ? -1 : 0;
 }
 
 /* Release a lock whose token could not be printed: nobody else could release it. */
@@ -127,43 +100,37 @@ static void release_unprinted(struct session *session, const char *token)
 	log_fail(&err);
 }
 
-static int acquire_for(struct session *session, const struct signals *signals,
-		       const struct pidfd *process)
-{
-	const struct options *options = &session->options;
-	char command[64];
-	struct acquire_request request = {
-		.run = options->run,
-		.nested_ttl_ms = session->settings.asked_ttl_ms,
-		.command = command_of(options->pid ? options->pid : getppid(), command,
-					sizeof(command)),
-		.process = process,
-		.term_on_lost = options->run.kill_on_lost,
-	};
-	struct acquire_result result;
-	const struct run_hooks hooks = log_hooks();
-
-	supervise_acquire(&request, &hooks, signals, &result);
-	if (result.run.end != RUN_EXITED)
-		return log_failed_run(&result.run, options->conflict_exit_code);
-	/* log_finish() prints what is wrong with the output. */
-	if (print_result(session, &result) && !result.nested)
-		release_unprinted(session, result.token);
-	return 0;
-}
-
 int command_acquire(struct session *session, struct error *err)
 {
 	const struct options *options = &session->options;
+	const struct run_hooks hooks = log_hooks();
 	struct pidfd process = { .fd = -1 };
+	struct acquire_request request = {
+		.run = options->run,
+		.nested_ttl_ms = session->settings.asked_ttl_ms,
+		.process = options->pid ? &process : NULL,
+		.term_on_lost = options->run.kill_on_lost,
+	};
+	struct acquire_result result;
 	struct signals signals;
+	char command[64];
 
 	if (check_output(err) ||
 	    (options->pid &&
 	     open_process(&process, options->pid, options->run.kill_on_lost, err)) ||
 	    signals_init(&signals, err))
 		return -1;
-	return acquire_for(session, &signals, options->pid ? &process : NULL);
+	/* status shows the name of the script that the lock is held for. */
+	if (!process_name(options->pid ? options->pid : getppid(), command, sizeof(command)))
+		snprintf(command, sizeof(command), "dlock acquire");
+	request.command = command;
+	supervise_acquire(&request, &hooks, &signals, &result);
+	if (result.run.end != RUN_EXITED)
+		return log_failed_run(&result.run, options->conflict_exit_code);
+	/* log_finish() prints what is wrong with the output. */
+	if (print_result(session, &result) && !result.nested)
+		release_unprinted(session, result.token);
+	return 0;
 }
 
 /* ---- renew, verify and release ---- */
@@ -193,15 +160,14 @@ static int read_token(const struct session *session, char token[static TOKEN_SIZ
 	return 0;
 }
 
-static void print_renewed(const struct session *session, const struct keeper_reply *reply)
+static void report_renewed(const struct session *session, int64_t lease_ms)
 {
-	const int64_t lease_ms = reply->lease_ms;
 	struct json json = { .stream = stdout };
 	char text[DURATION_TEXT_SIZE];
 
 	if (!session->options.json) {
 		log_print(LEVEL_STEP, "renewed%s%s", lease_ms ? " for " : "",
-			    lease_ms ? duration_format(lease_ms, text, sizeof(text)) : "");
+			  lease_ms ? duration_format(lease_ms, text, sizeof(text)) : "");
 		return;
 	}
 	json_open(&json, NULL, '{');
@@ -211,49 +177,28 @@ static void print_renewed(const struct session *session, const struct keeper_rep
 	putchar('\n');
 }
 
-static int report_reply(const struct session *session, enum keeper_verb verb, const char *token,
-		  const struct keeper_reply *reply)
-{
-	const uint64_t identity = uri_identity(&session->settings.uri);
-
-	if (reply->outcome == OUTCOME_LOST) {
-		log_print(LEVEL_WARNING, "this token does not hold the lock%s",
-			    token_scope(token, session->name, identity) == TOKEN_OF_NAME
-			    ? " here: it is of another --backend" : "");
-		return EXIT_LOST;
-	}
-	if (verb == KEEPER_VERB_RENEW)
-		print_renewed(session, reply);
-	else if (verb == KEEPER_VERB_VERIFY)
-		log_print(LEVEL_STEP, "this token holds the lock");
-	else
-		log_print(LEVEL_STEP, "released");
-	return 0;
-}
-
 /*
- * Refuse to free an outer hold: that of an acquisition around a nested one, or that of a run, whose
- * command must stay protected.
+ * Only the plain token of an acquisition frees the lock: with a level it is that of a nested one,
+ * and the command of a run must stay protected.
  */
-static int refuse_release(int level)
+static int report_kept(int level)
 {
-	if (!level) {
-		log_print(LEVEL_WARNING, "not released: this is the hold of a dlock run, "
-			    "which releases it when its command ends; end that command");
-		return EXIT_LOST;
+	if (level) {
+		log_print(LEVEL_STEP, "still held: the outer hold goes on");
+		return 0;
 	}
-	log_print(LEVEL_STEP, "still held: the outer hold goes on");
-	return 0;
+	log_print(LEVEL_WARNING, "not released: this is the hold of a dlock run, which releases it "
+		  "when its command ends; end that command");
+	return EXIT_LOST;
 }
 
 int command_token(struct session *session, struct error *err)
 {
 	const bool release = session->command->bit == COMMAND_RELEASE;
 	enum keeper_verb verb = session->command->bit == COMMAND_RENEW ? KEEPER_VERB_RENEW
-							: KEEPER_VERB_VERIFY;
+								       : KEEPER_VERB_VERIFY;
 	struct keeper_reply reply = { .lease_ms = 0 };
 	char token[TOKEN_SIZE];
-	bool frees;
 	int level;
 	const struct request request = {
 		.name = session->name, .token = token, .mode = HOLD_ANY,
@@ -262,12 +207,21 @@ int command_token(struct session *session, struct error *err)
 
 	if (read_token(session, token, &level, err))
 		return -1;
-	frees = release && !level && !token_is_of_run(token);
-	if (frees)
+	if (release && !level && !token_is_of_run(token))
 		verb = KEEPER_VERB_RELEASE;
 	if (ask_hold(session, verb, &request, &reply, err))
 		return -1;
-	if (release && !frees && reply.outcome == OUTCOME_HELD)
-		return refuse_release(level);
-	return report_reply(session, verb, token, &reply);
+	if (reply.outcome == OUTCOME_LOST) {
+		log_print(LEVEL_WARNING, "this token does not hold the lock%s",
+			  token_scope(token, session->name, uri_identity(&session->settings.uri)) ==
+			  TOKEN_OF_NAME ? " here: it is of another --backend" : "");
+		return EXIT_LOST;
+	}
+	if (release && verb == KEEPER_VERB_VERIFY)
+		return report_kept(level);
+	if (verb == KEEPER_VERB_RENEW)
+		report_renewed(session, reply.lease_ms);
+	else
+		log_print(LEVEL_STEP, release ? "released" : "this token holds the lock");
+	return 0;
 }

@@ -51,20 +51,17 @@ static const struct command commands[] = {
 	{ .name = NULL },
 };
 
-/* For --help. */
-static const struct {
-	const char *code, *meaning;
-} exit_statuses[] = {
-	{ "0-255", "the command's own: it ran, and the lock was held throughout" },
-	{ "128+N", "signal N killed the command; the lock was held throughout" },
-	{ "121", "the command was stopped by --max-run or --until" },
-	{ "122", "the backend cannot be reached, or refuses" },
-	{ "123", "the lock was lost while it was held" },
-	{ "124", "the lock was not obtained in time, or with -n at once (see -E)" },
-	{ "125", "dlock itself failed: usage, configuration, internal error" },
-	{ "126", "the command could not be executed" },
-	{ "127", "the command was not found" },
-};
+static const char exit_statuses[] =
+	"Exit status:\n"
+	"  0-255   the command's own: it ran, and the lock was held throughout\n"
+	"  128+N   signal N killed the command; the lock was held throughout\n"
+	"  121     the command was stopped by --max-run or --until\n"
+	"  122     the backend cannot be reached, or refuses\n"
+	"  123     the lock was lost while it was held\n"
+	"  124     the lock was not obtained in time, or with -n at once (see -E)\n"
+	"  125     dlock itself failed: usage, configuration, internal error\n"
+	"  126     the command could not be executed\n"
+	"  127     the command was not found\n";
 
 static const struct command *find_command(const char *name)
 {
@@ -100,22 +97,15 @@ static int refuse_command(const char *word, struct error *err)
 static void print_option(const struct option_row *row)
 {
 	const char *line = row->help;
-	int used = 0;
+	const char letter[] = { '-', row->letter, ',', '\0' };
+	int length, used = printf("  %3s --%s%s%s", row->letter ? letter : "", row->name,
+				  row->argument ? " " : "", row->argument ? row->argument : "");
 
-	if (row->letter)
-		used += printf("  -%c, --%s", row->letter, row->name);
-	else
-		used += printf("      --%s", row->name);
-	if (row->argument)
-		used += printf(" %s", row->argument);
-	for (;;) {
-		int length = (int)strcspn(line, "\n");
-
+	for (;; line += length + 1, used = 0) {
+		length = (int)strcspn(line, "\n");
 		printf("%*s%.*s\n", used < COLUMN ? COLUMN - used : 2, "", length, line);
 		if (!line[length])
 			return;
-		line += length + 1;
-		used = 0;
 	}
 }
 
@@ -144,9 +134,7 @@ static void print_help(const struct command *command)
 		printf(d->alias_of ? "  %s:%*sanother name for %s:\n" : "  %s:%*s%s\n", d->scheme,
 		       COLUMN - 3 - (int)strlen(d->scheme), "",
 		       d->alias_of ? d->alias_of : d->summary);
-	printf("In a shell, quote a URI that has a '?' or '&': -b 'URI'.\n\nExit status:\n");
-	for (size_t i = 0; i < sizeof(exit_statuses) / sizeof(exit_statuses[0]); i++)
-		printf("  %-*s%s\n", COLUMN - 2, exit_statuses[i].code, exit_statuses[i].meaning);
+	printf("In a shell, quote a URI that has a '?' or '&': -b 'URI'.\n\n%s", exit_statuses);
 }
 
 static void print_overview(void)
@@ -190,21 +178,19 @@ static int command_help(const struct options *options)
 	char shown[SHOWN_SIZE];
 	struct error err;
 
-	if (!options->operand_count) {
-		if (options->words)
-			print_words();
-		else
-			print_overview();
-		return 0;
-	}
-	command = find_command(options->operands[0]);
-	if (!command) {
+	command = options->operand_count ? find_command(options->operands[0]) : NULL;
+	if (command) {
+		print_help(command);
+	} else if (options->operand_count) {
 		error_set(&err, ERROR_USAGE, 0, "no help for '%s', which is no command; "
 			  "try 'dlock --help'",
 			  uri_redact(options->operands[0], shown, sizeof(shown)));
 		return log_fail(&err);
+	} else if (options->words) {
+		print_words();
+	} else {
+		print_overview();
 	}
-	print_help(command);
 	return 0;
 }
 
@@ -255,37 +241,31 @@ static void end_by_signal(int sig)
 static void obey_signals_as_init(void)
 {
 	static const int signals[] = { SIGHUP, SIGINT, SIGQUIT, SIGTERM };
-	const struct sigaction end = { .sa_handler = end_by_signal };
-	struct sigaction old;
 
-	if (getpid() != 1)
-		return;
-	for (size_t i = 0; i < sizeof(signals) / sizeof(signals[0]); i++)
-		if (!sigaction(signals[i], NULL, &old) && old.sa_handler == SIG_DFL)
-			sigaction(signals[i], &end, NULL);
+	for (size_t i = 0; getpid() == 1 && i < sizeof(signals) / sizeof(signals[0]); i++)
+		if (signal(signals[i], end_by_signal) == SIG_IGN)
+			signal(signals[i], SIG_IGN);
 }
 
 int main(int argc, char **argv)
 {
 	const struct command *command;
-	const char *name = argv[1];
+	const char *name = argc < 2 ? "" : argv[1];
 	struct error err;
 
 	/* Otherwise a socket could get the number 2, and messages with it. */
 	fds_fill_standard();
 	obey_signals_as_init();
-	if (argc < 2) {
-		error_set(&err, ERROR_USAGE, 0, "no command given; try 'dlock --help'");
-		return log_fail(&err);
-	}
 	if (!strcmp(name, "--help") || !strcmp(name, "-h"))
 		name = "help";
 	else if (!strcmp(name, "--version"))
 		name = "version";
 	command = find_command(name);
-	if (!command) {
+	if (command)
+		return log_finish(run_command(command, argv + 1));
+	if (argc < 2)
+		error_set(&err, ERROR_USAGE, 0, "no command given; try 'dlock --help'");
+	else
 		refuse_command(name, &err);
-		return log_fail(&err);
-	}
-	return log_finish(run_command(command, argv + 1));
+	return log_fail(&err);
 }
