@@ -156,7 +156,6 @@ static int read_token(const struct session *session, char token[static TOKEN_SIZ
 	}
 	if (token_read(given, token, level, err))
 		return operand ? -1 : error_prefix(err, "DLOCK_TOKEN");
-	session_hide_token(session);
 	return 0;
 }
 

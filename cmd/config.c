@@ -2,7 +2,6 @@
 /* Reads the configuration files: each line becomes an entry, or an error with path and line. */
 #include "config.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -43,8 +42,7 @@ struct loader {
 	const char *path;
 	bool exposed;		/* others can read the file */
 	int line;		/* the number of the current line, from 1 on */
-	int section_line;	/* of the latest '[' */
-	char section[SECTION_MAX_BYTES + 1];	/* "" before the first one */
+	const char *section;	/* "" before the first one */
 };
 
 int config_parse_ttl(const char *text, int64_t *ms, struct error *err)
@@ -140,37 +138,23 @@ static int set_entry(struct loader *loader, const char *name, const char *value,
 	return 0;
 }
 
-/* Check the latest section after its last line. */
-static int end_section(struct loader *loader, struct error *err)
-{
-	if (!loader->section[0] ||
-	    find_entry(loader->config, loader->config->files, loader->section, "uri"))
-		return 0;
-	loader->line = loader->section_line;
-	return error_set(err, ERROR_USAGE, 0, "section [%s] has no uri", loader->section);
-}
-
 /* Read a line that begins with '['. */
-static int begin_section(struct loader *loader, const char *line, struct error *err)
+static int begin_section(struct loader *loader, char *line, struct error *err)
 {
-	const char *name = line + 1, *end = strchr(name, ']');
-	const size_t length = strcspn(name, "]");
+	char *name = line + 1, *end = strchr(name, ']');
 
 	if (!end || !strchr(";#", end[1 + strspn(end + 1, BLANKS)]))
 		return error_set(err, ERROR_USAGE, 0, "bad section: write [NAME] and nothing else");
+	*end = '\0';
 	/* The name is not quoted: it may be a misplaced URI with a password. */
-	if (length == 0 || length > SECTION_MAX_BYTES || !text_is_clean(name, length) ||
-	    strcspn(name, " :/@[]") != length)
+	if (!*name || strlen(name) > SECTION_MAX_BYTES || !text_is_clean(name, strlen(name)) ||
+	    strpbrk(name, " :/@["))
 		return error_set(err, ERROR_USAGE, 0, "bad section: the name of a backend has 1 to "
 				 "%d bytes, and no blank, ':', '/', '@' or '['", SECTION_MAX_BYTES);
-	if (end_section(loader, err))
-		return -1;
-	memcpy(loader->section, name, length);
-	loader->section[length] = '\0';
-	loader->section_line = loader->line;
-	if (find_entry(loader->config, loader->config->files, loader->section, NULL))
-		return error_set(err, ERROR_USAGE, 0, "section [%s] is given twice",
-				 loader->section);
+	if (find_entry(loader->config, loader->config->files, name, NULL))
+		return error_set(err, ERROR_USAGE, 0, "section [%s] is given twice", name);
+	loader->section = name;
+	add_entry(loader, "", "");
 	return 0;
 }
 
@@ -187,16 +171,6 @@ static char *trim_blanks(char *text)
 	return text;
 }
 
-/* Remove a comment, which begins with a ';' behind a blank. */
-static void cut_comment(char *line)
-{
-	for (char *c = line; *c; c++)
-		if (c > line && *c == ';' && strchr(BLANKS, c[-1])) {
-			*c = '\0';
-			return;
-		}
-}
-
 static int read_line(struct loader *loader, char *line, struct error *err)
 {
 	char *value;
@@ -206,7 +180,10 @@ static int read_line(struct loader *loader, char *line, struct error *err)
 		return 0;
 	if (*line == '[')
 		return begin_section(loader, line, err);
-	cut_comment(line);
+	/* A comment begins with a ';' behind a blank. */
+	for (char *c = strchr(line, ';'); c; c = strchr(c + 1, ';'))
+		if (strchr(BLANKS, c[-1]))
+			*c = '\0';
 	value = strpbrk(line, "=:");
 	if (!value)
 		return error_set(err, ERROR_USAGE, 0, "not a setting: write KEY = VALUE");
@@ -214,10 +191,23 @@ static int read_line(struct loader *loader, char *line, struct error *err)
 	return set_entry(loader, trim_blanks(line), trim_blanks(value), err);
 }
 
+static int check_sections(const struct config *config, struct error *err)
+{
+	for (size_t i = 0; i < config->count; i++) {
+		const struct config_entry *entry = &config->entries[i];
+
+		if (!*entry->key && !find_entry(config, entry->file, entry->section, "uri"))
+			return error_set(err, ERROR_USAGE, 0, "%s: section [%s] has no uri",
+					 entry->location, entry->section);
+	}
+	return 0;
+}
+
 int config_load_text(struct config *config, const char *text, const char *path, bool exposed,
 		     struct error *err)
 {
-	struct loader loader = { .config = config, .path = path, .exposed = exposed };
+	struct loader loader = { .config = config, .path = path, .exposed = exposed,
+				 .section = "" };
 	char *copy = memory_copy(text), *rest = copy, *line;
 	int failed = 0;
 
@@ -231,27 +221,21 @@ int config_load_text(struct config *config, const char *text, const char *path, 
 	}
 	explicit_bzero(copy, strlen(text));
 	free(copy);
-	if (failed || end_section(&loader, err))
+	if (failed)
 		return error_prefix(err, "%.250s:%d", path, loader.line);
-	return 0;
+	return check_sections(config, err);
 }
 
 /* As ssh(1) and sudo(8): another user who can write the file could redirect this user's locks. */
 static int check_trust(const struct textfile *file, const char *path, struct error *err)
 {
-	const uid_t self = geteuid();
-	char shown[256], or_self[40] = "";
-
-	text_clean(path, strlen(path), shown, sizeof(shown));
 	if (file->writable)
 		return error_set(err, ERROR_USAGE, 0,
-				 "%s: other users can write to it; chmod go-w it", shown);
-	if (file->owner == 0 || file->owner == self)
+				 "%.250s: other users can write to it; chmod go-w it", path);
+	if (file->owner == 0 || file->owner == geteuid())
 		return 0;
-	if (self)
-		snprintf(or_self, sizeof(or_self), " or to user %u", (unsigned)self);
-	return error_set(err, ERROR_USAGE, 0, "%s: it belongs to user %u; it must belong to root%s",
-			 shown, (unsigned)file->owner, or_self);
+	return error_set(err, ERROR_USAGE, 0, "%.250s: it belongs to user %u; it must belong to "
+			 "root or to you", path, (unsigned)file->owner);
 }
 
 int config_load(struct config *config, const char *path, struct error *err)

@@ -21,8 +21,8 @@ struct error;
 
 struct config_entry {
 	char *section;		/* "" before the first one */
-	const char *key;
-	char *value;		/* never empty */
+	const char *key;	/* "" for the line that begins the section */
+	char *value;		/* never empty, but of the line that begins a section */
 	char *location;		/* "PATH:LINE", for messages */
 	int file;		/* 1: the first one that was loaded */
 };

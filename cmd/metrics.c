@@ -52,11 +52,10 @@ static void put_sample(FILE *file, const char *prefix, const struct metric *metr
 	fprintf(file, "%s%s{", prefix, metric->name);
 	put_label(file, "name", lock);
 	put_label(file, label, label_value);
+	fprintf(file, "} %" PRId64, metric->is_ms ? metric->value / 1000 : metric->value);
 	if (metric->is_ms)
-		fprintf(file, "} %" PRId64 ".%03d\n", metric->value / 1000,
-			(int)(metric->value % 1000));
-	else
-		fprintf(file, "} %" PRId64 "\n", metric->value);
+		fprintf(file, ".%03d", (int)(metric->value % 1000));
+	putc('\n', file);
 }
 
 static void put_all(FILE *file, const char *name, int64_t began_at_ms,

@@ -101,31 +101,32 @@ int session_names(struct session *session, struct error *err)
 	const struct options *options = &session->options;
 	struct name_list *names = &session->locks.names;
 	struct name_list all = { 0 };
-	bool pattern = false;
-	int failed = 0;
+	bool listed = false;
 
-	for (int i = 0; i < options->operand_count; i++)
-		pattern |= is_pattern(options->operands[i]);
 	/* So that ? is one character: names are UTF-8, whatever the locale is. */
 	setlocale(LC_CTYPE, "C.UTF-8");
-	if (pattern && (session_connect(session, err) ||
-			hold_names(session->backend, &all, err)))
-		failed = error_prefix(err, "a pattern needs the list of all locks");
-	for (int i = 0; !failed && i < options->operand_count; i++)
+	for (int i = 0; i < options->operand_count; i++) {
+		if (!listed && is_pattern(options->operands[i])) {
+			if (session_connect(session, err) ||
+			    hold_names(session->backend, &all, err))
+				return error_prefix(err, "a pattern needs the list of all locks");
+			listed = true;
+		}
 		add_names(names, &all, options->operands[i]);
-	if (pattern)
+	}
+	if (listed)
 		name_list_sort(names);
 	name_list_finish(&all);
-	return failed;
+	return 0;
 }
 
-void session_hide_token(const struct session *session)
+/* Move a token out of argv, which other users can read with ps. */
+static void hide_token(struct options *options)
 {
-	const struct options *options = &session->options;
+	char *token = options->operands[1];
 
-	if (session->command->bit & (COMMAND_RENEW | COMMAND_VERIFY | COMMAND_RELEASE) &&
-	    options->operand_count > 1)
-		memset(options->operands[1], '*', strlen(options->operands[1]));
+	options->operands[1] = memory_copy(token);
+	memset(token, '*', strlen(token));
 }
 
 /*
@@ -147,7 +148,6 @@ static int work_apart(struct session *session, struct error *err)
 			_exit(EXIT_DLOCK);
 		return -1;
 	}
-	session_hide_token(session);
 	while (waitpid(pid, &end, 0) < 0 && errno == EINTR)
 		continue;
 	if (WIFEXITED(end))
@@ -195,6 +195,9 @@ int session_run(const struct command *command, const struct options *options)
 	session = (struct session){ .command = command, .options = *options };
 	if (command->least && command->most != INT_MAX)
 		session.name = options->operands[0];
+	/* NAME TOKEN of renew, verify and release */
+	if (command->most == 2 && options->operand_count == 2)
+		hide_token(&session.options);
 	if (!check_names(command, options, &err) && !session_begin(&session, &err)) {
 		/* The keeper of acquire is a child already, and getppid() must be the caller. */
 		if (session.options.run.driver->module && command->bit != COMMAND_ACQUIRE)

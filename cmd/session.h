@@ -11,8 +11,24 @@
 #include "lock/backend.h"
 #include "lock/view.h"
 #include "command.h"
+#include "config.h"
 #include "log.h"
-#include "settings.h"
+
+/*
+ * The settings of a command: from the command line, the environment, the user's configuration file,
+ * or the system's configuration file. The first of these that has a setting wins.
+ */
+struct settings {
+	struct config config;
+	const char *section;	/* of the configuration; "": the backend is given by its URI */
+	char *absolute_uri;	/* the text of uri, with the password */
+	struct uri uri;		/* parsed, password-file loaded */
+	int64_t asked_ttl_ms;	/* by -t; 0: an existing hold keeps its own TTL */
+	char location[URI_LOCATION_SIZE];	/* where the locks are: see uri_location() */
+	bool syslog;		/* messages of run and acquire go to the log of the system, too */
+	struct error unreadable;	/* why a configuration file could not be read */
+	char warning[400];	/* "", or that other users can read a password */
+};
 
 /* Locks, and what was seen of each. */
 struct locks {
@@ -41,9 +57,6 @@ int session_begin(struct session *session, struct error *err);
  * Check each NAME, load the settings, call work(), and print its error. Returns the exit status.
  */
 int session_run(const struct command *command, const struct options *options);
-
-/* Overwrite a token in argv, which other users can read with ps. */
-void session_hide_token(const struct session *session);
 
 /* Open another object of the backend, because one serves one name. The caller closes it. */
 struct backend *session_open(const struct session *session, struct error *err);
@@ -75,3 +88,12 @@ int session_names(struct session *session, struct error *err);
  */
 int session_view(struct session *session, int *unread, struct error *err);
 void locks_forget_views(struct locks *locks);
+
+/* ---- settings.c ---- */
+
+/*
+ * Load all settings, complete options->run, which then points to *settings, and blank the password
+ * in argv. Returns 0, or -1 with *err. The caller calls settings_finish() in both cases.
+ */
+int settings_load(struct settings *settings, struct options *options, struct error *err);
+void settings_finish(struct settings *settings);

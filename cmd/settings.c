@@ -1,41 +1,21 @@
 /* SPDX-License-Identifier: MIT */
 /* Chooses each setting: the command line, the environment, and the two files, in this order. */
-#include "settings.h"
+#include "session.h"
 
 #include <errno.h>
 #include <limits.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/clock.h"
 #include "base/duration.h"
-#include "base/error.h"
 #include "base/memory.h"
-#include "backends/registry.h"
-#include "options.h"
 
 #define DEFAULT_BACKEND "file:"
 #define SYSTEM_FILE "/etc/dlock.conf"
 #define KILL_AFTER_MS 5000
 
-/*
- * Load a file. A file that this user may not read, as one with passwords, is recorded:
- * choose_backend() refuses a backend that may be defined in it. Returns 0, or -1 with *err.
- */
-static int load_file(struct settings *settings, const char *path, struct error *err)
-{
-	if (!config_load(&settings->config, path, err))
-		return 0;
-	if (err->errnum != EACCES)
-		return -1;
-	settings->unreadable = *err;
-	*err = (struct error){ .kind = ERROR_NONE };
-	return 0;
-}
-
-/* Set path to the user's file. False: there is none. */
-static bool user_file(char path[static PATH_MAX])
+/* Write the path of the user's file, or "". Returns path. */
+static const char *user_file(char path[static PATH_MAX])
 {
 	const char *base = getenv("XDG_CONFIG_HOME"), *rest = "/dlock.conf";
 
@@ -44,27 +24,30 @@ static bool user_file(char path[static PATH_MAX])
 		rest = "/.config/dlock.conf";
 	}
 	/* No file has a path that does not fit. */
-	if (!base || base[0] != '/' || strlen(base) + strlen(rest) >= PATH_MAX)
-		return false;
-	stpcpy(stpcpy(path, base), rest);
-	return true;
+	if (!base || base[0] != '/' ||
+	    snprintf(path, PATH_MAX, "%s%s", base, rest) >= PATH_MAX)
+		path[0] = '\0';
+	return path;
 }
 
+/*
+ * Load both files. A file that this user may not read, as one with passwords, is recorded:
+ * choose_backend() refuses a backend that may be defined in it. Returns 0, or -1 with *err.
+ */
 static int load_files(struct settings *settings, struct error *err)
 {
-	char path[PATH_MAX];
+	char user[PATH_MAX];
+	const char *const paths[] = { user_file(user), SYSTEM_FILE };
 
-	if (user_file(path) && load_file(settings, path, err))
-		return -1;
-	return load_file(settings, SYSTEM_FILE, err);
-}
-
-/* Return the value of a variable; NULL: it is unset or empty, or name is NULL. */
-static const char *read_variable(const char *name)
-{
-	const char *value = name ? getenv(name) : NULL;
-
-	return value && value[0] ? value : NULL;
+	for (size_t i = 0; i < sizeof(paths) / sizeof(paths[0]); i++) {
+		if (!config_load(&settings->config, paths[i], err))
+			continue;
+		if (err->errnum != EACCES)
+			return -1;
+		settings->unreadable = *err;
+		*err = (struct error){ .kind = ERROR_NONE };
+	}
+	return 0;
 }
 
 /*
@@ -76,15 +59,15 @@ static int choose_duration(const struct settings *settings, const char *option,
 			   int (*parse)(const char *text, int64_t *ms, struct error *err),
 			   int64_t *ms, struct error *err)
 {
-	const struct config_entry *entry;
-	const char *text = option ? option : read_variable(variable);
+	const struct config *config = &settings->config;
+	const struct config_entry *entry = config_get(config, settings->section, option_name + 2);
+	const char *text = option ? option : getenv(variable);
 
-	if (text)
+	if (text && (option || text[0]))
 		return parse(text, ms, err)
 		       ? error_prefix(err, "%s", option ? option_name : variable) : 0;
-	entry = config_get(&settings->config, settings->section, option_name + 2);
 	if (!entry)
-		entry = config_get(&settings->config, "", option_name + 2);
+		entry = config_get(config, "", option_name + 2);
 	return entry ? parse(entry->value, ms, err) : 0;
 }
 
@@ -99,7 +82,7 @@ static int choose_durations(struct settings *settings, struct options *options, 
 			    &run->ttl_ms, err) ||
 	    choose_duration(settings, options->nonblock ? "0" : options->wait, "--wait",
 			    "DLOCK_WAIT", config_parse_wait, &run->wait_ms, err) ||
-	    choose_duration(settings, options->kill_after, "--kill-after", NULL, duration_parse,
+	    choose_duration(settings, options->kill_after, "--kill-after", "", duration_parse,
 			    &run->kill_after_ms, err))
 		return -1;
 	settings->asked_ttl_ms = options->ttl ? run->ttl_ms : 0;
@@ -118,7 +101,8 @@ static bool config_has(const struct settings *settings, const char *key, const c
 static int refuse_backend(const struct settings *settings, const char *text, const char *source,
 			  struct error *err)
 {
-	char path[PATH_MAX];
+	char buf[PATH_MAX];
+	const char *user = user_file(buf);
 
 	if (text[0] == '/')
 		return error_set(err, ERROR_USAGE, 0, "%s: '%s' is a path; a directory for locks "
@@ -126,7 +110,7 @@ static int refuse_backend(const struct settings *settings, const char *text, con
 	if (settings->unreadable.kind == ERROR_NONE)
 		return error_set(err, ERROR_USAGE, 0, "%s: '%.100s' is neither a URI nor a "
 				 "section of %.150s%s" SYSTEM_FILE, source, text,
-				 user_file(path) ? path : "", user_file(path) ? " or " : "");
+				 user, *user ? " or " : "");
 	*err = settings->unreadable;
 	return -1;
 }

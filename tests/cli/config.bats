@@ -242,9 +242,9 @@ commands() {
 	chown "$ALICE" "$conf"
 	run -0 as "$ALICE" "$OPEN/dlock" status
 	run --separate-stderr -125 as "$BOB" "$OPEN/dlock" run "$LOCK" -- touch ran
-	one_line "^dlock: $conf: it belongs to user $ALICE; it must belong to root or to user $BOB$"
+	one_line "^dlock: $conf: it belongs to user $ALICE; it must belong to root or to you$"
 	run --separate-stderr -125 "$DLOCK" status
-	one_line "^dlock: $conf: it belongs to user $ALICE; it must belong to root$"
+	one_line "^dlock: $conf: it belongs to user $ALICE; it must belong to root or to you$"
 }
 
 # [33]

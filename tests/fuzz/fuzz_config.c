@@ -22,7 +22,7 @@ static void check_config(const struct config *config, const char *text)
 		const struct config_entry *entry = &config->entries[i];
 
 		/* values come out whole, as they stand in the text */
-		INVARIANT(*entry->value && strstr(text, entry->value));
+		INVARIANT(!*entry->value == !*entry->key && strstr(text, entry->value));
 		INVARIANT(strstr(text, entry->section) && !strpbrk(entry->section, " :/\n"));
 		INVARIANT(!*entry->section || config_get(config, entry->section, "uri"));
 		check_duration(entry);

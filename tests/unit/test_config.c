@@ -41,7 +41,9 @@ static void format_config(const struct config *config, char *buf, size_t size)
 	for (size_t i = 0; i < config->count; i++) {
 		const struct config_entry *entry = &config->entries[i];
 
-		fprintf(out, "%s%s%s%s%s=%s", i ? " " : "", *entry->section ? "[" : "",
+		if (!*entry->key)
+			continue;
+		fprintf(out, "%s%s%s%s%s=%s", ftell(out) ? " " : "", *entry->section ? "[" : "",
 			entry->section, *entry->section ? "]" : "", entry->key, entry->value);
 	}
 	fclose(out);
