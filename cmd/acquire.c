@@ -2,7 +2,6 @@
 /* The commands acquire, renew, verify and release. */
 #include <errno.h>
 #include <fcntl.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -12,11 +11,8 @@
 #include "base/process.h"
 #include "base/signals.h"
 #include "engine/keeper_socket.h"
-#include "engine/run.h"
 #include "lock/hold.h"
-#include "lock/name.h"
 #include "json.h"
-#include "log.h"
 #include "session.h"
 
 /* signalled: a signal must reach the process when the lock is lost. 0, or -1 with *err. */

@@ -1,11 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* The command break takes locks away from their holders, after a question on the terminal. */
-#include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "lock/hold.h"
-#include "lock/view.h"
 #include "session.h"
 
 /* Print a line for each holder, after the text before. */

@@ -1,13 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* The commands check and setup. */
-#include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "base/clock.h"
 #include "lock/hold.h"
-#include "lock/token.h"
-#include "lock/view.h"
 #include "json.h"
 #include "session.h"
 

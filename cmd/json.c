@@ -3,7 +3,6 @@
 #include "json.h"
 
 #include <inttypes.h>
-#include <stdio.h>
 #include <string.h>
 #include <time.h>
 

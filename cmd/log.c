@@ -5,7 +5,6 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <stdarg.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
@@ -13,9 +12,7 @@
 #include <syslog.h>
 #include <unistd.h>
 
-#include "base/clock.h"
 #include "base/duration.h"
-#include "base/error.h"
 #include "base/memory.h"
 #include "base/system_log.h"
 #include "base/text.h"

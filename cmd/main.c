@@ -2,16 +2,10 @@
 /* Finds the command that the user typed, answers --help, and checks the number of operands. */
 #include <limits.h>
 #include <signal.h>
-#include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
-#include "backends/registry.h"
-#include "base/error.h"
 #include "base/fds.h"
-#include "lock/uri.h"
-#include "command.h"
-#include "log.h"
 #include "session.h"
 
 /* The column where the help of an option begins. */

@@ -5,17 +5,12 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
-#include <stdbool.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "base/clock.h"
-#include "base/error.h"
 #include "base/memory.h"
-#include "lock/holder.h"
 #include "session.h"
 
 struct metric {

@@ -7,8 +7,6 @@
  */
 #pragma once
 
-#include <stdint.h>
-
 #include "engine/run.h"
 
 struct locks;

@@ -6,13 +6,9 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/clock.h"
 #include "base/duration.h"
-#include "base/error.h"
 #include "base/memory.h"
 #include "base/text.h"
-#include "lock/holder.h"
-#include "lock/uri.h"
 
 /* The commands that use a backend, and those that take a lock. */
 #define BACKEND_COMMANDS (COMMAND_RUN | COMMAND_ACQUIRE | COMMAND_RENEW | COMMAND_VERIFY | \
@@ -101,9 +97,9 @@ const struct option_row option_rows[] = {
 	  COMMAND_ACQUIRE | COMMAND_RENEW | COMMAND_STATUS | COMMAND_CHECK,
 	  OPTION_FLAG, FIELD(json), 0, 0 },
 	{ 'q', "quiet", NULL, "print only errors, and warnings of a lost lock", BACKEND_COMMANDS,
-	  OPTION_ADD, FIELD(verbosity), -1, 0 },
+	  OPTION_SET, FIELD(verbosity), -1, 0 },
 	{ 'v', "verbose", NULL, "report each step; with version, name the libraries",
-	  BACKEND_COMMANDS | COMMAND_VERSION, OPTION_ADD, FIELD(verbosity), 1, 0 },
+	  BACKEND_COMMANDS | COMMAND_VERSION, OPTION_SET, FIELD(verbosity), 1, 0 },
 	{ 'h', "help", NULL, "show this help",
 	  BACKEND_COMMANDS | COMMAND_HELP | COMMAND_VERSION, OPTION_FLAG, FIELD(help), 0, 0 },
 	{ 0, "words", NULL, NULL, COMMAND_HELP, OPTION_FLAG, FIELD(words), 0, 0 },
@@ -120,8 +116,8 @@ static int parse_number(const struct option_row *row, const char *text, int *val
 
 	if (!text[0] || !text_number(text, strlen(text), &number) || number < row->low ||
 	    number > row->high)
-		return error_set(err, ERROR_USAGE, 0, "--%s: '%s' is not a number from %d to %d",
-				 row->name, text, row->low, row->high);
+		return error_set(err, ERROR_USAGE, 0, "'%s' is not a number from %d to %d", text,
+				 row->low, row->high);
 	*value = (int)number;
 	return 0;
 }
@@ -137,31 +133,23 @@ static int parse_choice(const struct option_row *row, const char *text, bool *ch
 	if (is_second || ((int)strlen(text) == length &&
 			  !strncmp(text, row->argument, (size_t)length)))
 		return 0;
-	return error_set(err, ERROR_USAGE, 0, "--%s: '%s' is neither %.*s nor %s", row->name, text,
-			 length, row->argument, other);
+	return error_set(err, ERROR_USAGE, 0, "'%s' is neither %.*s nor %s", text, length,
+			 row->argument, other);
 }
 
-void options_blank(struct options *options)
-{
-	if (options->secret)
-		memset(options->secret, '*', options->secret_length);
-	options->secret = NULL;
-}
-
-/* Copy a URI that has a password, because options_blank() overwrites it in argv. */
+/* Move a URI with a password out of argv, which other users can read with ps. */
 static const char *take_uri(struct options *options, char *text)
 {
 	size_t length;
-	const char *password = uri_find_password(text, &length);
+	const char *password = uri_find_password(text, &length), *copy = text;
 
 	/* The last of several --backend counts. */
-	options_blank(options);
-	options->password_in_argv = password && length;
-	if (!options->password_in_argv)
-		return text;
-	options->secret = text + (password - text);
-	options->secret_length = length;
-	return memory_copy(text);
+	options->password_in_argv = password;
+	if (password) {
+		copy = memory_copy(text);
+		memset(text + (password - text), '*', length);
+	}
+	return copy;
 }
 
 static int apply_option(struct options *options, const struct option_row *row, char *argument,
@@ -176,23 +164,17 @@ static int apply_option(struct options *options, const struct option_row *row, c
 	case OPTION_SET:
 		*(int *)field = row->low;
 		break;
-	case OPTION_ADD:
-		*(int *)field += row->low;
-		break;
 	case OPTION_NUMBER:
 		return parse_number(row, argument, field, err);
 	case OPTION_DURATION:
-		return duration_parse(argument, field, err)
-		       ? error_prefix(err, "--%s", row->name) : 0;
+		return duration_parse(argument, field, err);
 	case OPTION_TIME_OF_DAY:
-		return time_of_day_next(argument, clock_wall_ms(), field, err)
-		       ? error_prefix(err, "--%s", row->name) : 0;
+		return time_of_day_next(argument, clock_wall_ms(), field, err);
 	case OPTION_TEXT:
 		*(const char **)field = argument;
 		if ((int)strnlen(argument, (size_t)row->low) >= row->low)
 			break;
-		return error_set(err, ERROR_USAGE, 0, "--%s: no %s given", row->name,
-				 row->argument);
+		return error_set(err, ERROR_USAGE, 0, "no %s given", row->argument);
 	case OPTION_URI:
 		*(const char **)field = take_uri(options, argument);
 		break;
@@ -268,16 +250,16 @@ static const struct option_row *find_row(enum command_bit command, bool is_long,
 }
 
 /*
- * Parse a long option, or the letters of short ones. The argument may be the next word. Returns the
- * last word that was read, or NULL with *err.
+ * Parse a long option, or the letters of short ones, in *word. The argument may be the next word,
+ * to which *word is then moved. Returns 0, or -1 with *err.
  */
-static char **parse_word(struct options *options, enum command_bit command, const char *self,
-			 char **word, struct error *err)
+static int parse_word(struct options *options, enum command_bit command, const char *self,
+		      char ***word, struct error *err)
 {
-	const bool is_long = (*word)[1] == '-';
-	char *name = *word + 1 + is_long, *argument, option[OPTION_SIZE];
+	const bool is_long = (**word)[1] == '-';
+	char *name = **word + 1 + is_long, *argument, option[OPTION_SIZE];
 	const struct option_row *row;
-	int length, failed = 0;
+	int length;
 
 	do {
 		length = is_long ? (int)strcspn(name, "=") : 1;
@@ -285,19 +267,18 @@ static char **parse_word(struct options *options, enum command_bit command, cons
 		row = find_row(command, is_long, name, (size_t)length);
 		name += length;
 		if (!row)
-			failed = refuse_option(command, self, option, err);
-		else if (!row->argument)
-			failed = is_long && *name
-				 ? error_set(err, ERROR_USAGE, 0, "option %s takes no argument",
-					     option)
-				 : apply_option(options, row, NULL, err);
-		else if (!(argument = *name ? name + is_long : *++word))
-			failed = error_set(err, ERROR_USAGE, 0, "option %s needs an argument",
-					   option);
-		else
-			failed = apply_option(options, row, argument, err);
-	} while (!failed && !is_long && !row->argument && *name);
-	return failed ? NULL : word;
+			return refuse_option(command, self, option, err);
+		if (!row->argument && is_long && *name)
+			return error_set(err, ERROR_USAGE, 0, "option %s takes no argument",
+					 option);
+		argument = *name ? name + is_long : NULL;
+		if (row->argument && !argument && !(argument = *++*word))
+			return error_set(err, ERROR_USAGE, 0, "option %s needs an argument",
+					 option);
+		if (apply_option(options, row, argument, err))
+			return error_prefix(err, "--%s", row->name);
+	} while (!is_long && !row->argument && *name);
+	return 0;
 }
 
 static int check_options(struct options *options, struct error *err)
@@ -339,10 +320,8 @@ int options_parse(struct options *options, enum command_bit command, char **argv
 		} else if (options->ended || (*word)[0] != '-' || !(*word)[1] ||
 			   (is_run && options->operand_count && !is_command_option(*word))) {
 			options->operands[options->operand_count++] = *word;
-		} else {
-			word = parse_word(options, command, argv[0], word, err);
-			if (!word)
-				return -1;
+		} else if (parse_word(options, command, argv[0], &word, err)) {
+			return -1;
 		}
 	}
 	return check_options(options, err);

@@ -5,11 +5,6 @@
  */
 #pragma once
 
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <sys/types.h>
-
 #include "engine/run.h"
 
 /* Commands as bits, for the column of the table that lists the commands of an option. */
@@ -44,12 +39,11 @@ enum exit_status {
 enum option_kind {
 	OPTION_FLAG,		/* bool: becomes true */
 	OPTION_SET,		/* int: becomes low */
-	OPTION_ADD,		/* int: low is added */
 	OPTION_NUMBER,		/* int: the argument, from low to high */
 	OPTION_DURATION,	/* int64_t: the argument in ms */
 	OPTION_TIME_OF_DAY,	/* int64_t: when the clock shows it next, in ms since the epoch */
 	OPTION_TEXT,		/* const char *: the argument, of low bytes or more */
-	OPTION_URI,		/* const char *: the argument, whose password is blanked later */
+	OPTION_URI,		/* const char *: the argument; a password in argv is blanked */
 	OPTION_CHOICE,		/* bool: argument names two words; true for the second one,
 				 * or with low 1 for the first one */
 };
@@ -100,16 +94,14 @@ struct options {
 	int operand_count;
 	bool ended;		/* there is a "--"; run.argv is what follows it for run */
 	int named;		/* operands before "--" */
-	bool password_in_argv;	/* of --backend; it may be blanked already */
-	char *secret;		/* the password of a URI in argv, until it is blanked */
-	size_t secret_length;
+	bool password_in_argv;	/* there was one, of --backend, which is blanked now */
 };
 
 /*
  * Parse argv[1...] for the command argv[0]. Options of run but -c end at the first operand, because
  * "--" may be missing before the user's command. Other commands have options anywhere before "--",
- * which lets a NAME begin with "-". options->backend is a copy of an argument with a password: see
- * options_blank(). Returns 0, or -1 with ERROR_USAGE.
+ * which lets a NAME begin with "-". Overwrites a password in argv, which other users can read with
+ * ps. Returns 0, or -1 with ERROR_USAGE.
  */
 int options_parse(struct options *options, enum command_bit command, char **argv,
 		  struct error *err);
@@ -119,9 +111,6 @@ int options_parse(struct options *options, enum command_bit command, char **argv
  * quotes may have followed.
  */
 bool options_may_be_cut(const struct options *options);
-
-/* Overwrite the password in argv, which other users can read with ps. */
-void options_blank(struct options *options);
 
 /* Is typed the word with one mistake: a wrong, missing or extra letter, or two swapped? */
 bool options_meant(const char *typed, const char *word);

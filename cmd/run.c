@@ -2,20 +2,12 @@
 /* The command run: chooses the name of the lock, and turns the result into an exit status. */
 #include <errno.h>
 #include <limits.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "base/clock.h"
-#include "base/error.h"
 #include "base/signals.h"
-#include "base/textfile.h"
-#include "engine/run.h"
 #include "lock/name.h"
-#include "lock/uri.h"
-#include "log.h"
 #include "metrics.h"
 #include "session.h"
 

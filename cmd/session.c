@@ -17,7 +17,6 @@
 #include "base/signals.h"
 #include "lock/hold.h"
 #include "lock/name.h"
-#include "log.h"
 
 struct backend *session_open(const struct session *session, struct error *err)
 {

@@ -1,18 +1,25 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A session: the settings and the backend of one command. A command is a function over a session,
- * work() in struct command. session_run() calls it, in a child process if a client library does the
- * work, and a signal ends it. run and acquire call src/engine, which has its own processes; run
- * begins its session itself.
+ * The subcommands, and what they have in common. Each has its own file, and a row in the table of
+ * main.c. main() parses the command line, answers --help, checks the number of operands, and calls
+ * the function of the row.
+ *
+ * A session is the settings and the backend of one command. Most commands are a function over a
+ * session. session_run() calls it, in a child process if a client library does the work, and a
+ * signal ends it. run and acquire call src/engine, which has its own processes; run begins its
+ * session itself.
+ *
+ * This header brings all that a session consists of: the request of a run, views, options and log.
  */
 #pragma once
 
-#include "base/error.h"
-#include "lock/backend.h"
 #include "lock/view.h"
-#include "command.h"
 #include "config.h"
 #include "log.h"
+#include "options.h"
+
+/* Room for a word of the command line in a message. Longer words are cut. */
+#define SHOWN_SIZE 160
 
 /*
  * The settings of a command: from the command line, the environment, the user's configuration file,
@@ -45,6 +52,19 @@ struct session {
 					 * session_choose() did not choose yet */
 	struct backend *backend;	/* NULL until session_connect() */
 	struct locks locks;		/* of a command that takes several names */
+};
+
+struct command {
+	const char *name;
+	const char *usage;	/* what follows "dlock " */
+	const char *summary;
+	enum command_bit bit;
+	/* Operands. With least more than 0 the first one is a NAME; with most INT_MAX all are. */
+	int least, most;
+	/* Runs a command over a session. Returns the exit status, or -1 with *err. */
+	int (*work)(struct session *session, struct error *err);
+	/* Runs a command without a session. Returns the exit status. */
+	int (*main)(const struct options *options);
 };
 
 /*
@@ -92,8 +112,20 @@ void locks_forget_views(struct locks *locks);
 /* ---- settings.c ---- */
 
 /*
- * Load all settings, complete options->run, which then points to *settings, and blank the password
- * in argv. Returns 0, or -1 with *err. The caller calls settings_finish() in both cases.
+ * Load all settings, and complete options->run, which then points to *settings. Returns 0, or -1
+ * with *err. The caller calls settings_finish() in both cases.
  */
 int settings_load(struct settings *settings, struct options *options, struct error *err);
 void settings_finish(struct settings *settings);
+
+/* ---- the commands ---- */
+
+int command_run(const struct options *options);
+int command_version(const struct options *options);
+int command_acquire(struct session *session, struct error *err);
+int command_token(struct session *session, struct error *err);	/* renew, verify, release */
+int command_status(struct session *session, struct error *err);
+int command_wait(struct session *session, struct error *err);
+int command_break(struct session *session, struct error *err);
+int command_check(struct session *session, struct error *err);
+int command_setup(struct session *session, struct error *err);

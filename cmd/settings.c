@@ -190,7 +190,6 @@ int settings_load(struct settings *settings, struct options *options, struct err
 						: config_has(settings, "contain", "yes");
 	uri_location(&settings->uri, options->run.driver->port, settings->location);
 	settings->syslog = options->syslog || config_has(settings, "log", "syslog");
-	options_blank(options);
 	if (uri_load_passwords(&settings->uri, &exposed, err))
 		return -1;
 	if (!exposed)

@@ -1,16 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /* The command status shows holders and waiters, as a table, as JSON or as metrics. */
 #include <inttypes.h>
-#include <limits.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <unistd.h>
 
-#include "base/clock.h"
 #include "base/duration.h"
 #include "base/text.h"
 #include "lock/hold.h"
-#include "lock/view.h"
 #include "json.h"
 #include "metrics.h"
 #include "session.h"

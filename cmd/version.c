@@ -1,14 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /* The command version prints the version, and which parts of this build can be loaded. */
 #include <errno.h>
-#include <stdio.h>
 
-#include "backends/registry.h"
-#include "base/error.h"
 #include "base/module.h"
 #include "base/version.h"
-#include "command.h"
-#include "log.h"
+#include "session.h"
 
 #define PARTS_MAX 8
 

@@ -2,10 +2,7 @@
 /* The command wait polls locks until nobody holds any of them. */
 #include <poll.h>
 
-#include "base/clock.h"
-#include "base/error.h"
 #include "lock/hold.h"
-#include "lock/view.h"
 #include "session.h"
 
 /* The pauses between two polls: short at first, for a lock that is free soon. */
