@@ -237,37 +237,29 @@ static const char *queue_text(int64_t ahead, char buf[static 48])
 	return ahead < 0 ? "" : ahead ? buf : ", next in line";
 }
 
-/*
- * Write "the server has not been reachable for 12s; last seen ", which comes before the holder, or
- * "" when the server can be reached.
- */
-static const char *down_text(const struct wait_state *state, char buf[static 96])
+#define TIMED_SIZE 96
+
+/* Write a duration between two texts, or "" when it is negative. Returns buf. */
+static const char *timed_text(const char *before, int64_t ms, const char *after,
+			      char buf[static TIMED_SIZE])
 {
-	const int64_t down_ms = run_elapsed(state->down_since_ms);
 	char duration[DURATION_TEXT_SIZE];
 
-	buf[0] = '\0';
-	if (down_ms >= 0)
-		snprintf(buf, 96, "the server has not been reachable for %s; last seen ",
-			 duration_format(down_ms, duration, sizeof(duration)));
-	return buf;
+	snprintf(buf, TIMED_SIZE, "%s%s%s", before,
+		 duration_format(ms, duration, sizeof(duration)), after);
+	return ms < 0 ? "" : buf;
 }
 
-/* Write how often a waiter checks that no release wakes, or "". */
-static const char *poll_text(int64_t poll_ms, char buf[static 80])
+/* What comes before the last known holder while the server cannot be reached, or "". */
+static const char *down_text(const struct wait_state *state, char buf[static TIMED_SIZE])
 {
-	char duration[DURATION_TEXT_SIZE];
-
-	buf[0] = '\0';
-	if (poll_ms > 0)
-		snprintf(buf, 80, "; no release wakes this waiter: it checks every %s",
-			 duration_format(poll_ms, duration, sizeof(duration)));
-	return buf;
+	return timed_text("the server has not been reachable for ",
+			  run_elapsed(state->down_since_ms), "; last seen ", buf);
 }
 
 static void show_live_line(const struct wait_state *state, const char *holder)
 {
-	char elapsed[DURATION_TEXT_SIZE], text[1024], queue[48], down[96];
+	char waited[TIMED_SIZE], text[1024], queue[48], down[TIMED_SIZE];
 	struct winsize size = { 0 };
 	int width = 79;
 
@@ -275,8 +267,8 @@ static void show_live_line(const struct wait_state *state, const char *holder)
 		return;
 	if (!ioctl(STDERR_FILENO, TIOCGWINSZ, &size) && size.ws_col > 10)
 		width = size.ws_col - 1;
-	snprintf(text, sizeof(text), "dlock: %s: waiting %s%s, %s%s", lines.name,
-		 duration_format(run_elapsed(state->began_ms), elapsed, sizeof(elapsed)),
+	snprintf(text, sizeof(text), "dlock: %s: %s%s, %s%s", lines.name,
+		 timed_text("waiting ", run_elapsed(state->began_ms), "", waited),
 		 queue_text(state->down_since_ms ? -1 : state->ahead, queue),
 		 down_text(state, down), holder);
 	text_clean(text, strlen(text), text, (size_t)width + 1);
@@ -288,7 +280,7 @@ static void show_live_line(const struct wait_state *state, const char *holder)
 static void print_waiting(const struct wait_state *state, const char *holder)
 {
 	const struct run_facts facts = { .began_ms = state->began_ms };
-	char who[HOLDER_DESCRIPTION_SIZE], queue[48], text[1200], polls[80];
+	char who[HOLDER_DESCRIPTION_SIZE], queue[48], text[1200], polls[TIMED_SIZE];
 
 	holder_describe(&state->holder, -1, who, sizeof(who));
 	if (!strcmp(who, lines.last_holder) &&
@@ -297,7 +289,9 @@ static void print_waiting(const struct wait_state *state, const char *holder)
 	memcpy(lines.last_holder, who, sizeof(who));
 	lines.holder_ms = clock_boot_ms();
 	snprintf(text, sizeof(text), "waiting%s, %s (on %s)%s", queue_text(state->ahead, queue),
-		 holder, lines.location, poll_text(state->poll_ms, polls));
+		 holder, lines.location,
+		 timed_text("; no release wakes this waiter: it checks every ",
+			    state->poll_ms ? state->poll_ms : -1, "", polls));
 	log_message(&(struct run_message){
 		.level = LEVEL_STEP, .event = EVENT_WAITING, .text = text, .facts = &facts,
 		.wait = state,
@@ -332,7 +326,7 @@ struct run_hooks log_hooks(void)
 static void report_not_obtained(const struct run_result *result)
 {
 	const struct wait_state *wait = &result->wait;
-	char holder[HOLDER_DESCRIPTION_SIZE], down[96], text[1200];
+	char holder[HOLDER_DESCRIPTION_SIZE], down[TIMED_SIZE], text[1200];
 	const char *why = "the backend gave no answer within the time to wait";
 
 	if (result->replaced)

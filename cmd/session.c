@@ -67,14 +67,6 @@ int session_view(struct session *session, int *unread, struct error *err)
 	return 0;
 }
 
-void locks_forget_views(struct locks *locks)
-{
-	for (size_t i = 0; locks->views && i < locks->names.count; i++)
-		lock_view_finish(&locks->views[i]);
-	free(locks->views);
-	locks->views = NULL;
-}
-
 static bool is_pattern(const char *word)
 {
 	return strpbrk(word, "*?[") != NULL;

@@ -102,12 +102,11 @@ void session_choose(struct session *session, const char *name);
 int session_names(struct session *session, struct error *err);
 
 /*
- * Look at each lock of session->locks.names, and choose the last one. Replaces the views without
- * freeing the former ones. A lock that cannot be read ends this with -1 and *err, or with unread is
- * reported and left out, and *unread is the exit status for it. Returns 0 otherwise.
+ * Look at each lock of session->locks.names, and choose the last one. A lock that cannot be read
+ * ends this with -1 and *err, or with unread is reported and left out, and *unread is the exit
+ * status for it. Returns 0 otherwise.
  */
 int session_view(struct session *session, int *unread, struct error *err);
-void locks_forget_views(struct locks *locks);
 
 /* ---- settings.c ---- */
 

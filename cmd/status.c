@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* The command status shows holders and waiters, as a table, as JSON or as metrics. */
 #include <inttypes.h>
+#include <stdlib.h>
 #include <unistd.h>
 
 #include "base/duration.h"
@@ -140,13 +141,18 @@ static void json_lock(const char *name, const char *location, const struct lock_
 /* List the locks that were named, or all. Returns 0, or -1 with *err. */
 static int list_locks(struct session *session, struct error *err)
 {
+	struct locks *locks = &session->locks;
+
 	/* Those of the last pass of --watch. */
-	locks_forget_views(&session->locks);
-	name_list_finish(&session->locks.names);
+	for (size_t i = 0; locks->views && i < locks->names.count; i++)
+		lock_view_finish(&locks->views[i]);
+	free(locks->views);
+	name_list_finish(&locks->names);
+	*locks = (struct locks){ 0 };
 	if (session->options.operand_count)
 		return session_names(session, err);
 	return session_connect(session, err) ||
-	       hold_names(session->backend, &session->locks.names, err) ? -1 : 0;
+	       hold_names(session->backend, &locks->names, err) ? -1 : 0;
 }
 
 static void show_locks(const struct session *session)

@@ -16,49 +16,50 @@ struct part {
 	struct error err;		/* why it cannot be used */
 };
 
-static struct part load_part(const char *name, const char *module)
-{
-	struct part part = { .name = name, .module = module };
-	const struct module *loaded = module_load(module, &part.err);
+static struct part parts[PARTS_MAX];
+static size_t part_count;
 
-	part.library = loaded ? loaded->library() : NULL;
-	return part;
+static void load_part(const char *name, const char *module, const char *library)
+{
+	struct part *part = &parts[part_count++];
+	const struct module *loaded;
+
+	*part = (struct part){ .name = name, .module = module, .library = library };
+	if (!module)
+		return;
+	loaded = module_load(module, &part->err);
+	part->library = loaded ? loaded->library() : NULL;
 }
 
-/* Tries to load all parts of this build. Returns their number. */
-static size_t load_parts(struct part parts[static PARTS_MAX])
+/* Try to load all parts of this build. */
+static void load_parts(void)
 {
 	const struct backend_driver *last = NULL;
-	size_t count = 0;
 
 	for (const struct backend_driver *d = backend_drivers; d->scheme; d++) {
 		/* An alias has neither, and the next row may be another scheme of the backend. */
 		if ((!d->ops && !d->module) || (last && d->ops && d->ops == last->ops))
 			continue;
 		last = d;
-		parts[count++] = d->module ? load_part(d->scheme, d->module) : (struct part){
-			.name = d->scheme, .library = d->library ? d->library() : NULL,
-		};
+		load_part(d->scheme, d->module, d->library ? d->library() : NULL);
 	}
 #ifndef WITHOUT_TLS
-	parts[count++] = load_part("TLS", "tls");
+	load_part("TLS", "tls", NULL);
 #endif
-	return count;
 }
 
 /* A part that is not installed is no failure; a part that does not load is one. */
 int command_version(const struct options *options)
 {
-	struct part parts[PARTS_MAX];
-	const size_t count = load_parts(parts);
 	int status = 0;
 
+	load_parts();
 	printf("dlock %s\nwith file", DLOCK_VERSION);
-	for (size_t i = 1; i < count; i++)
+	for (size_t i = 1; i < part_count; i++)
 		if (!parts[i].err.kind)
 			printf(", %s", parts[i].name);
 	printf("\n");
-	for (const struct part *part = parts; part < parts + count; part++) {
+	for (const struct part *part = parts; part < parts + part_count; part++) {
 		if (part->library && options->verbosity > 0)
 			printf("%s: %s\n", part->name, part->library);
 		else if (part->err.kind && part->err.errnum == ENOENT)

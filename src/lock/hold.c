@@ -243,9 +243,10 @@ enum outcome hold_release_other(struct backend *backend, const struct request *r
 	return hold_release(backend, request, &hold.holder, keep_ms, end_ms, err);
 }
 
-int hold_break(struct backend *backend, const char *name, const struct lock_view *view,
-	       struct error *err)
+enum outcome hold_break(struct backend *backend, const char *name, const struct lock_view *view,
+			struct error *err)
 {
+	enum outcome result = OUTCOME_LOST, outcome;
 	struct row row = { .holds = true };
 
 	for (size_t i = 0; i < view->hold_count; i++) {
@@ -253,10 +254,13 @@ int hold_break(struct backend *backend, const char *name, const struct lock_view
 		row.slots = view->holds[i].slots;
 		row.fence = view->holds[i].fence;
 		memcpy(row.id, view->holds[i].id, ROW_ID_SIZE);
-		if (backend->ops->break_hold(backend, name, &row, err) == OUTCOME_ERROR)
-			return -1;
+		outcome = backend->ops->break_hold(backend, name, &row, err);
+		if (outcome == OUTCOME_ERROR)
+			return outcome;
+		if (outcome == OUTCOME_HELD)
+			result = outcome;
 	}
-	return 0;
+	return result;
 }
 
 /* ---- for backends ---- */

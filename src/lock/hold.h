@@ -61,9 +61,12 @@ int hold_view(struct backend *backend, const char *name, const char *token,
 /* List the names of all locks with holders or waiters, sorted. */
 int hold_names(struct backend *backend, struct name_list *names, struct error *err);
 
-/* Take the lock away from exactly the holders in view. A holder that is gone is no error. */
-int hold_break(struct backend *backend, const char *name, const struct lock_view *view,
-	       struct error *err);
+/*
+ * Take the lock away from exactly the holders in view. HELD: one of them had it. LOST: none of them
+ * has it any more.
+ */
+enum outcome hold_break(struct backend *backend, const char *name, const struct lock_view *view,
+			struct error *err);
 
 /* ---- for backends ---- */
 

@@ -254,10 +254,12 @@ static void test_break(void)
 	store_row(2, "z", false, false, "");
 	CHECK_INT(hold_view(&backend, "n", "", &view, &err), 0);
 	answer = OUTCOME_LOST;
-	CHECK_INT(hold_break(&backend, "n", &view, &err), 0);
+	CHECK_INT(hold_break(&backend, "n", &view, &err), OUTCOME_LOST);
 	CHECK_STR(broken, "xy");
+	answer = OUTCOME_HELD;
+	CHECK_INT(hold_break(&backend, "n", &view, &err), OUTCOME_HELD);
 	answer = OUTCOME_ERROR;
-	CHECK_INT(hold_break(&backend, "n", &view, &err), -1);
+	CHECK_INT(hold_break(&backend, "n", &view, &err), OUTCOME_ERROR);
 	lock_view_finish(&view);
 }
 

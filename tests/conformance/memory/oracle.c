@@ -279,7 +279,8 @@ static const char *call_break(struct side *side)
 {
 	struct lock_view view = { 0 };
 	const int failed = hold_view(side->observer, side->name, "", &view, &side->err) ||
-			   hold_break(side->observer, side->name, &view, &side->err);
+			   hold_break(side->observer, side->name, &view, &side->err) ==
+				   OUTCOME_ERROR;
 
 	lock_view_finish(&view);
 	return failed ? "ERROR" : "done";
