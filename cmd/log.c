@@ -168,10 +168,7 @@ void log_print(enum level level, const char *format, ...)
 	va_start(args, format);
 	vsnprintf(text, sizeof(text), format, args);
 	va_end(args);
-	log_message(&(struct run_message){
-		.level = level, .event = level == LEVEL_ERROR ? EVENT_FAILED : EVENT_OTHER,
-		.text = text,
-	});
+	log_message(&(struct run_message){ .level = level, .event = EVENT_OTHER, .text = text });
 }
 
 static int status_of(const struct error *err)

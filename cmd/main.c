@@ -168,17 +168,14 @@ static void print_words(void)
 
 static int command_help(const struct options *options)
 {
-	const struct command *command;
-	char shown[SHOWN_SIZE];
+	const char *name = options->operand_count ? options->operands[0] : "";
+	const struct command *command = find_command(name);
 	struct error err;
 
-	command = options->operand_count ? find_command(options->operands[0]) : NULL;
 	if (command) {
 		print_help(command);
-	} else if (options->operand_count) {
-		error_set(&err, ERROR_USAGE, 0, "no help for '%s', which is no command; "
-			  "try 'dlock --help'",
-			  uri_redact(options->operands[0], shown, sizeof(shown)));
+	} else if (*name) {
+		refuse_command(name, &err);
 		return log_fail(&err);
 	} else if (options->words) {
 		print_words();

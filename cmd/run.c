@@ -32,13 +32,11 @@ static int choose_name(struct run *run, struct error *err)
 	/* Its shell is sh, where flock(1) takes $SHELL. */
 	if (options->shell[2])
 		argv = run->session.options.run.argv = (char *const *)options->shell;
-	if (!argv)
-		return error_set(err, ERROR_USAGE, 0, options_may_be_cut(options)
+	if (!argv || !argv[0] || !argv[0][0])
+		return error_set(err, ERROR_USAGE, 0, !argv && options_may_be_cut(options)
 				 ? "no command given; a URI with & needs quotes in a shell"
 				 : "no command given: put it behind '--', as in "
 				   "'dlock run NAME -- COMMAND'");
-	if (!argv[0] || !argv[0][0])
-		return error_set(err, ERROR_USAGE, 0, "no command given behind '--'");
 	if (options->operand_count > 1)
 		return error_set(err, ERROR_USAGE, 0, options->operands[1][0] == '-'
 				 ? "'%s' is after NAME: options go before it"
@@ -101,39 +99,26 @@ static void write_metrics(const struct run *run, int status)
 	if (!path || !metrics_write(path, run->session.name, run->began_at_ms, &run->result, status,
 				    &err))
 		return;
-	error_prefix(&err, "--metrics %s", path);
-	log_message(&(struct run_message){
-		.level = LEVEL_ERROR, .event = EVENT_OTHER, .text = err.message,
-		.facts = &run->result.facts,
-	});
-}
-
-static int report_result(struct run *run)
-{
-	const struct run_result *result = &run->result;
-
-	switch (result->end) {
-	case RUN_EXITED:
-		return WIFSIGNALED(result->status) ? EXIT_SIGNAL + WTERMSIG(result->status)
-						   : WEXITSTATUS(result->status);
-	case RUN_EXEC_FAILED:
-		return report_exec_failure(run, result);
-	default:
-		return log_failed_run(result, run->session.options.conflict_exit_code);
-	}
+	log_print(LEVEL_ERROR, "--metrics %s: %s", path, err.message);
 }
 
 static int run_locked(struct run *run)
 {
 	const struct run_hooks hooks = log_hooks();
 	struct run_request *request = &run->session.options.run;
+	struct run_result *result = &run->result;
 	const int64_t left_ms = request->until_ms - clock_wall_ms();
 
 	/* Do not wait past --until: the command would be stopped before it starts. */
 	if (request->until_ms)
 		request->wait_ms = clock_earlier(request->wait_ms, left_ms > 0 ? left_ms : 0);
-	supervise_run(request, &hooks, &run->signals, &run->result);
-	return report_result(run);
+	supervise_run(request, &hooks, &run->signals, result);
+	if (result->end == RUN_EXITED)
+		return WIFSIGNALED(result->status) ? EXIT_SIGNAL + WTERMSIG(result->status)
+						   : WEXITSTATUS(result->status);
+	if (result->end == RUN_EXEC_FAILED)
+		return report_exec_failure(run, result);
+	return log_failed_run(result, run->session.options.conflict_exit_code);
 }
 
 int command_run(const struct options *options)

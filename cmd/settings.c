@@ -121,10 +121,7 @@ static int check_default(const struct settings *settings, struct error *err)
 	const char *variable = "DLOCK_REQUIRE_BACKEND", *value = getenv(variable);
 	const bool is_set = value && value[0];
 
-	if (is_set && strcmp(value, "0") != 0 && strcmp(value, "1") != 0)
-		return error_set(err, ERROR_USAGE, 0, "%s: write 1 or 0, not '%s'", variable,
-				 value);
-	if (is_set ? value[0] == '0' : !config_has(settings, "require-backend", "yes"))
+	if (is_set ? !strcmp(value, "0") : !config_has(settings, "require-backend", "yes"))
 		return 0;
 	return error_set(err, ERROR_USAGE, 0, "no backend is named, and %s refuses the default: "
 			 "give -b URI, DLOCK_BACKEND, or backend = in the configuration file",

@@ -199,27 +199,27 @@ static int print_names(struct session *session, struct error *err)
 }
 
 /*
- * Show the locks. *reported: the line that there are none was printed already. Returns 1: one of
- * the locks that were named is held; 0: none is; the exit status for a lock that cannot be read; or
- * -1 with *err.
+ * Show the locks. Returns 1: one of the locks that were named is held; 0: none is; the exit status
+ * for a lock that cannot be read; or -1 with *err.
  */
-static int show_once(struct session *session, bool *reported, struct error *err)
+static int show_once(struct session *session, struct error *err)
 {
 	const struct options *options = &session->options;
 	const bool for_people = !options->json && !options->prometheus;
 	const char *location = session->settings.location;
+	/* There is none, which only a screen shows again and again. */
+	static bool reported;
 	int unread = 0;
-	bool none;
 
 	/* Not in a table that a program reads. */
 	if (isatty(STDOUT_FILENO) && options->verbosity >= 0 && for_people)
 		print_line(stdout, "on %s", location);
 	if (list_locks(session, err))
 		return -1;
-	none = !session->locks.names.count;
-	if (none && !*reported && !options->prometheus)
+	if (!session->locks.names.count && !options->prometheus &&
+	    (!reported || print_is_screen(STDOUT_FILENO)))
 		log_print(LEVEL_WARNING, "no locks are held on %s", location);
-	*reported = none;
+	reported = !session->locks.names.count;
 	session_view(session, &unread, err);
 	session_choose(session, NULL);
 	if (options->verbosity >= 0)
@@ -229,16 +229,14 @@ static int show_once(struct session *session, bool *reported, struct error *err)
 
 static int watch_locks(struct session *session, struct error *err)
 {
-	bool screen = print_is_screen(STDOUT_FILENO) && !session->options.json, reported = false;
+	const bool screen = print_is_screen(STDOUT_FILENO) && !session->options.json;
 	int state;
 
 	for (;;) {
 		/* Home, and clear the screen. */
-		if (screen) {
+		if (screen)
 			fputs("\033[H\033[2J", stdout);
-			reported = false;
-		}
-		state = show_once(session, &reported, err);
+		state = show_once(session, err);
 		if (state < 0 || state > 1 || log_flush())
 			return state;
 		sleep(WATCH_SECONDS);
@@ -248,7 +246,6 @@ static int watch_locks(struct session *session, struct error *err)
 int command_status(struct session *session, struct error *err)
 {
 	const struct options *options = &session->options;
-	bool reported = false;
 
 	if (options->names && (options->operand_count || options->json || options->watch))
 		return error_set(err, ERROR_USAGE, 0, "--names shows all locks, and cannot be "
@@ -258,5 +255,5 @@ int command_status(struct session *session, struct error *err)
 				 "--json, --names or --watch");
 	if (options->names)
 		return print_names(session, err);
-	return options->watch ? watch_locks(session, err) : show_once(session, &reported, err);
+	return options->watch ? watch_locks(session, err) : show_once(session, err);
 }

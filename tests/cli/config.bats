@@ -160,7 +160,7 @@ commands() {
 	run -0 env DLOCK_REQUIRE_BACKEND=0 "$DLOCK" status
 	run -0 env DLOCK_REQUIRE_BACKEND= "$DLOCK" status
 	run --separate-stderr -125 env DLOCK_REQUIRE_BACKEND=true "$DLOCK" status
-	one_line "^dlock: DLOCK_REQUIRE_BACKEND: write 1 or 0, not 'true'$"
+	one_line 'no backend is named, and DLOCK_REQUIRE_BACKEND '
 	while read -r args; do
 		# shellcheck disable=SC2086 # words
 		run --separate-stderr -125 env DLOCK_REQUIRE_BACKEND=1 "$DLOCK" $args
