@@ -43,6 +43,7 @@ struct loader {
 	bool exposed;		/* others can read the file */
 	int line;		/* the number of the current line, from 1 on */
 	const char *section;	/* "" before the first one */
+	size_t first;		/* the index of the file's first entry */
 };
 
 int config_parse_ttl(const char *text, int64_t *ms, struct error *err)
@@ -62,26 +63,21 @@ int config_parse_wait(const char *text, int64_t *ms, struct error *err)
 	return 0;
 }
 
-/* The first entry of a section, in one file or in all (0), with this key or with any (NULL). */
-static const struct config_entry *find_entry(const struct config *config, int file,
+/* Return the first of the entries from an index on that has this section and key, or NULL. */
+static const struct config_entry *find_entry(const struct config *config, size_t from,
 					     const char *section, const char *key)
 {
-	for (size_t i = 0; i < config->count; i++) {
-		const struct config_entry *entry = &config->entries[i];
-
-		if ((!file || entry->file == file) && !strcmp(entry->section, section) &&
-		    (!key || !strcmp(entry->key, key)))
-			return entry;
-	}
+	for (size_t i = from; i < config->count; i++)
+		if (!strcmp(config->entries[i].section, section) &&
+		    !strcmp(config->entries[i].key, key))
+			return &config->entries[i];
 	return NULL;
 }
 
 const struct config_entry *config_get(const struct config *config, const char *section,
 				      const char *key)
 {
-	const struct config_entry *first = *section ? find_entry(config, 0, section, NULL) : NULL;
-
-	return find_entry(config, first ? first->file : 0, section, key);
+	return find_entry(config, 0, section, key);
 }
 
 static void add_entry(const struct loader *loader, const char *key, const char *value)
@@ -93,7 +89,6 @@ static void add_entry(const struct loader *loader, const char *key, const char *
 	config->entries[config->count++] = (struct config_entry){
 		.section = memory_copy(loader->section), .key = key, .value = memory_copy(value),
 		.location = memory_format("%.250s:%d", loader->path, loader->line),
-		.file = config->files,
 	};
 }
 
@@ -128,7 +123,7 @@ static int set_entry(struct loader *loader, const char *name, const char *value,
 				 ? "a section has uri, ttl, wait and kill-after"
 				 : "backend, ttl, wait, contain, log and require-backend belong "
 				   "before the first section");
-	if (find_entry(config, config->files, loader->section, name))
+	if (find_entry(config, loader->first, loader->section, name))
 		return error_set(err, ERROR_USAGE, 0, "'%s' is set twice", name);
 	if (check_value(key, value, err))
 		return -1;
@@ -151,7 +146,7 @@ static int begin_section(struct loader *loader, char *line, struct error *err)
 	    strpbrk(name, " :/@["))
 		return error_set(err, ERROR_USAGE, 0, "bad section: the name of a backend has 1 to "
 				 "%d bytes, and no blank, ':', '/', '@' or '['", SECTION_MAX_BYTES);
-	if (find_entry(loader->config, loader->config->files, name, NULL))
+	if (find_entry(loader->config, loader->first, name, ""))
 		return error_set(err, ERROR_USAGE, 0, "section [%s] is given twice", name);
 	loader->section = name;
 	add_entry(loader, "", "");
@@ -191,12 +186,12 @@ static int read_line(struct loader *loader, char *line, struct error *err)
 	return set_entry(loader, trim_blanks(line), trim_blanks(value), err);
 }
 
-static int check_sections(const struct config *config, struct error *err)
+static int check_sections(const struct config *config, size_t first, struct error *err)
 {
-	for (size_t i = 0; i < config->count; i++) {
+	for (size_t i = first; i < config->count; i++) {
 		const struct config_entry *entry = &config->entries[i];
 
-		if (!*entry->key && !find_entry(config, entry->file, entry->section, "uri"))
+		if (!*entry->key && !find_entry(config, first, entry->section, "uri"))
 			return error_set(err, ERROR_USAGE, 0, "%s: section [%s] has no uri",
 					 entry->location, entry->section);
 	}
@@ -207,11 +202,10 @@ int config_load_text(struct config *config, const char *text, const char *path, 
 		     struct error *err)
 {
 	struct loader loader = { .config = config, .path = path, .exposed = exposed,
-				 .section = "" };
+				 .section = "", .first = config->count };
 	char *copy = memory_copy(text), *rest = copy, *line;
 	int failed = 0;
 
-	config->files++;
 	/* Editors on Windows write a mark of UTF-8. */
 	if (!strncmp(rest, "\xef\xbb\xbf", 3))
 		rest += 3;
@@ -223,7 +217,7 @@ int config_load_text(struct config *config, const char *text, const char *path, 
 	free(copy);
 	if (failed)
 		return error_prefix(err, "%.250s:%d", path, loader.line);
-	return check_sections(config, err);
+	return check_sections(config, loader.first, err);
 }
 
 /* As ssh(1) and sudo(8): another user who can write the file could redirect this user's locks. */

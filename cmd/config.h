@@ -24,13 +24,11 @@ struct config_entry {
 	const char *key;	/* "" for the line that begins the section */
 	char *value;		/* never empty, but of the line that begins a section */
 	char *location;		/* "PATH:LINE", for messages */
-	int file;		/* 1: the first one that was loaded */
 };
 
 struct config {
 	struct config_entry *entries;
 	size_t count;
-	int files;
 	char *exposed_path;	/* first file with a password that others can read; NULL: none */
 };
 
@@ -52,10 +50,7 @@ int config_load(struct config *config, const char *path, struct error *err);
 int config_load_text(struct config *config, const char *text, const char *path, bool exposed,
 		     struct error *err);
 
-/*
- * Return the entry of a key in the first loaded file that has one, or NULL. A section of one file
- * hides that of a later file as a whole. The config owns the entry.
- */
+/* Return the entry of a key in the first loaded file that has one, or NULL. The config owns it. */
 const struct config_entry *config_get(const struct config *config, const char *section,
 				      const char *key);
 

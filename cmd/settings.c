@@ -51,24 +51,34 @@ static int load_files(struct settings *settings, struct error *err)
 }
 
 /*
- * Choose a duration: of the option "--KEY", of the variable, of the backend's section, or of the
- * files before all sections. Leaves *ms as it is if none has it.
+ * Choose a text: that of the option "--KEY", of the variable, of the backend's section, or of the
+ * files before all sections. *source, for messages, is where it is from. NULL: none has it.
  */
-static int choose_duration(const struct settings *settings, const char *option,
-			   const char *option_name, const char *variable,
+static const char *choose_text(const struct settings *settings, const char *given,
+			       const char *option, const char *variable, const char **source)
+{
+	const struct config *config = &settings->config;
+	const struct config_entry *entry = config_get(config, settings->section, option + 2);
+	const char *value = getenv(variable);
+
+	*source = given ? option : variable;
+	if (given || (value && value[0]))
+		return given ? given : value;
+	if (!entry)
+		entry = config_get(config, "", option + 2);
+	if (entry)
+		*source = entry->location;
+	return entry ? entry->value : NULL;
+}
+
+static int choose_duration(const struct settings *settings, const char *given, const char *option,
+			   const char *variable,
 			   int (*parse)(const char *text, int64_t *ms, struct error *err),
 			   int64_t *ms, struct error *err)
 {
-	const struct config *config = &settings->config;
-	const struct config_entry *entry = config_get(config, settings->section, option_name + 2);
-	const char *text = option ? option : getenv(variable);
+	const char *source, *text = choose_text(settings, given, option, variable, &source);
 
-	if (text && (option || text[0]))
-		return parse(text, ms, err)
-		       ? error_prefix(err, "%s", option ? option_name : variable) : 0;
-	if (!entry)
-		entry = config_get(config, "", option_name + 2);
-	return entry ? parse(entry->value, ms, err) : 0;
+	return text && parse(text, ms, err) ? error_prefix(err, "%s", source) : 0;
 }
 
 static int choose_durations(struct settings *settings, struct options *options, struct error *err)
@@ -152,20 +162,13 @@ static int read_backend(struct settings *settings, struct run_request *run, cons
 
 static int choose_backend(struct settings *settings, struct options *options, struct error *err)
 {
-	const struct config_entry *entry = config_get(&settings->config, "", "backend");
-	const char *variable = getenv("DLOCK_BACKEND"), *source = "--backend";
-	const char *text = options->backend;
+	const char *variable = getenv("DLOCK_BACKEND"), *source;
+	const char *text = choose_text(settings, options->backend, "--backend", "DLOCK_BACKEND",
+				       &source);
 
-	if (!text && variable && !variable[0])
+	if (!options->backend && variable && !variable[0])
 		return error_set(err, ERROR_USAGE, 0, "DLOCK_BACKEND is set, but empty: give it a "
 				 "URI, or unset DLOCK_BACKEND");
-	if (!text && variable) {
-		text = variable;
-		source = "DLOCK_BACKEND";
-	} else if (!text && entry) {
-		text = entry->value;
-		source = entry->location;
-	}
 	if (!text && settings->unreadable.kind != ERROR_NONE) {
 		*err = settings->unreadable;
 		return -1;
@@ -179,7 +182,7 @@ int settings_load(struct settings *settings, struct options *options, struct err
 {
 	const char *exposed;
 
-	*settings = (struct settings){ 0 };
+	*settings = (struct settings){ .section = "" };
 	if (load_files(settings, err) || choose_backend(settings, options, err) ||
 	    choose_durations(settings, options, err))
 		return -1;

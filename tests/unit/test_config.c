@@ -173,8 +173,8 @@ static void test_precedence(void)
 	CHECK_STR(config_get(&config, "a", "uri")->value, "user-a");
 	CHECK_STR(config_get(&config, "b", "uri")->location, "user.conf:5");
 	CHECK_STR(config_get(&config, "c", "uri")->value, "system-c");
-	/* The section of the user hides that of the system as a whole. */
-	CHECK(!config_get(&config, "a", "kill-after"));
+	/* In a section of both files, too, the user's keys come first. */
+	CHECK_STR(config_get(&config, "a", "kill-after")->value, "1s");
 	CHECK(!config_get(&config, "d", "uri"));
 	CHECK(!config_get(&config, "", "uri"));
 	CHECK(!config_get(&config, "A", "uri"));
