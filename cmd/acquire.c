@@ -15,19 +15,16 @@
 #include "json.h"
 #include "session.h"
 
-/* signalled: a signal must reach the process when the lock is lost. 0, or -1 with *err. */
-static int open_process(struct pidfd *process, pid_t pid, bool signalled, struct error *err)
+/* Open the process of --pid, which a signal must reach when the lock is lost. 0, or -1 with *err. */
+static int open_process(struct pidfd *process, const struct options *options, struct error *err)
 {
-	int result = pidfd_init(process, pid, err);
-
-	if (!result && signalled && pidfd_signal(process, 0)) {
+	if (!pidfd_init(process, options->pid, err)) {
+		if (!options->run.kill_on_lost || !pidfd_signal(process, 0))
+			return 0;
 		error_set(err, ERROR_USAGE, errno, "this user may not signal that process when the "
 			  "lock is lost; --on-lost warn sends no signal");
-		result = -1;
 	}
-	if (result)
-		error_prefix(err, "--pid %d", (int)pid);
-	return result;
+	return error_prefix(err, "--pid %d", (int)options->pid);
 }
 
 static int print_result(const struct session *session, const struct acquire_result *result)
@@ -111,9 +108,7 @@ int command_acquire(struct session *session, struct error *err)
 	struct signals signals;
 	char command[64];
 
-	if (check_output(err) ||
-	    (options->pid &&
-	     open_process(&process, options->pid, options->run.kill_on_lost, err)) ||
+	if (check_output(err) || (options->pid && open_process(&process, options, err)) ||
 	    signals_init(&signals, err))
 		return -1;
 	/* status shows the name of the script that the lock is held for. */

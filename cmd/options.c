@@ -210,14 +210,10 @@ const char *options_hint(const char *word)
 
 bool options_meant(const char *typed, const char *word)
 {
-	size_t a, b;
+	const size_t length = strlen(typed), wanted = strlen(word);
 
-	for (; *typed && *typed == *word; typed++)
-		word++;
-	for (a = strlen(typed), b = strlen(word); a && b && typed[a - 1] == word[b - 1]; a--)
-		b--;
-	return a + b == 1 || (a == 1 && b == 1) ||
-	       (a == 2 && b == 2 && typed[0] == word[1] && typed[1] == word[0]);
+	/* The length may differ by one. */
+	return length <= wanted + 1 && wanted <= length + 1 && strspn(typed, word) == length;
 }
 
 /* self: the command as the user wrote it. */

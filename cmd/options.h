@@ -112,7 +112,7 @@ int options_parse(struct options *options, enum command_bit command, char **argv
  */
 bool options_may_be_cut(const struct options *options);
 
-/* Is typed the word with one mistake: a wrong, missing or extra letter, or two swapped? */
+/* Is typed the word with letters in a wrong order, or one missing, or one there twice? */
 bool options_meant(const char *typed, const char *word);
 
 /*
