@@ -34,8 +34,8 @@ static enum outcome acquire_probe(struct backend *backend, const struct request 
 }
 
 /*
- * Take the lock dlock-check over another connection, and release it. Adds the finding "probe", with
- * the time of both. Returns 0, or -1 with *err: the backend cannot hold locks, or the account may
+ * Take the lock dlock-check over another connection, and release it. Adds the finding "probe" with
+ * the time of both, unless findings is NULL. Returns 0, or -1 with *err: the backend cannot hold locks, or the account may
  * not.
  */
 static int take_probe(struct session *session, struct findings *findings, struct error *err)
@@ -45,7 +45,7 @@ static int take_probe(struct session *session, struct findings *findings, struct
 				   .ttl_ms = session->options.run.ttl_ms };
 	struct backend *backend = session_open(session, err);
 	const int64_t start_us = clock_read_us(CLOCK_BOOTTIME);
-	int64_t taken_us;
+	int64_t taken_us, released_us;
 	struct holder self;
 	struct grant grant;
 	int failed = -1;
@@ -64,10 +64,12 @@ static int take_probe(struct session *session, struct findings *findings, struct
 	*err = (struct error){ 0 };
 	if (hold_release(backend, &request, &self, 0, 0, err) != OUTCOME_HELD && err->kind)
 		goto out;
-	findings_add(findings, FINDING_OK, "probe", NULL,
-		     "acquired a lock in %.2f ms, connection included, and released it in %.2f ms",
-		     (double)(taken_us - start_us) / 1000,
-		     (double)(clock_read_us(CLOCK_BOOTTIME) - taken_us) / 1000);
+	released_us = clock_read_us(CLOCK_BOOTTIME);
+	if (findings)
+		findings_add(findings, FINDING_OK, "probe", NULL, "acquired a lock in %.2f ms, "
+			     "connection included, and released it in %.2f ms",
+			     (double)(taken_us - start_us) / 1000,
+			     (double)(released_us - taken_us) / 1000);
 	failed = 0;
 out:
 	backend_close(backend);
@@ -153,43 +155,29 @@ int command_check(struct session *session, struct error *err)
 	return worst == FINDING_ERROR ? EXIT_UNAVAILABLE : worst >= FINDING_WARNING;
 }
 
-/* --dry-run: print it on standard output, for a shell or for the client of a database. */
-static int print_plan(struct session *session, const char *location, struct error *err)
-{
-	char *text = NULL;
-
-	if (session->backend->ops->setup &&
-	    session->backend->ops->setup(session->backend, &text, err))
-		return -1;
-	if (text && *text)
-		fputs(text, stdout);
-	else
-		log_print(LEVEL_WARNING, "nothing needs to be set up on %s", location);
-	free(text);
-	return 0;
-}
-
+/* With --dry-run, print on standard output, for a shell or for the client of a database. */
 int command_setup(struct session *session, struct error *err)
 {
 	const char *location = session->settings.location;
-	struct findings ignored = { 0 };
-	int failed = 0;
+	const bool dry_run = session->options.dry_run;
+	char *plan = NULL;
 
-	if (session_connect(session, err))
+	if (session_connect(session, err) ||
+	    (session->backend->ops->setup &&
+	     session->backend->ops->setup(session->backend, dry_run ? &plan : NULL, err)))
 		return -1;
-	if (session->options.dry_run)
-		return print_plan(session, location, err);
-	if (session->backend->ops->setup &&
-	    session->backend->ops->setup(session->backend, NULL, err))
-		return -1;
+	if (plan && *plan)
+		fputs(plan, stdout);
+	else if (dry_run)
+		log_print(LEVEL_WARNING, "nothing needs to be set up on %s", location);
+	free(plan);
+	if (dry_run)
+		return 0;
 	/*
 	 * A directory may exist and be unusable for this user. On a server, the account that makes
 	 * the tables need not be one that holds locks.
 	 */
-	if (session->options.run.driver->local)
-		failed = take_probe(session, &ignored, err);
-	findings_finish(&ignored);
-	if (failed)
+	if (session->options.run.driver->local && take_probe(session, NULL, err))
 		return error_prefix(err, "%s cannot hold locks", location);
 	log_print(LEVEL_STEP, "%s is ready", location);
 	return 0;
