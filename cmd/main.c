@@ -11,11 +11,11 @@
 /* The column where the help of an option begins. */
 #define COLUMN 30
 
-static int command_help(const struct options *options);
+static int command_help(struct session *session, struct error *err);
 
 static const struct command commands[] = {
 	{ "run", "run [OPTION]... [NAME] -- COMMAND [ARG]...",
-	  "run a command while holding a lock", COMMAND_RUN, 0, INT_MAX, .main = command_run },
+	  "run a command while holding a lock", COMMAND_RUN, 0, INT_MAX, command_run, true },
 	{ "acquire", "acquire [OPTION]... NAME",
 	  "take a lock, print its token", COMMAND_ACQUIRE, 1, 1, .work = command_acquire },
 	{ "renew", "renew [OPTION]... NAME [TOKEN]",
@@ -39,9 +39,9 @@ static const struct command commands[] = {
 	  .work = command_check },
 	{ "setup", "setup [OPTION]...", "create what a backend needs", COMMAND_SETUP, 0, 0,
 	  .work = command_setup },
-	{ "help", "help [COMMAND]", "show help", COMMAND_HELP, 0, 1, .main = command_help },
+	{ "help", "help [COMMAND]", "show help", COMMAND_HELP, 0, 1, command_help, true },
 	{ "version", "version [OPTION]...", "show the version", COMMAND_VERSION, 0, 0,
-	  .main = command_version },
+	  command_version, true },
 	{ .name = NULL },
 };
 
@@ -166,17 +166,16 @@ static void print_words(void)
 		printf(";%s;;%s\n", d->scheme, d->alias_of ? d->alias_of : d->summary);
 }
 
-static int command_help(const struct options *options)
+static int command_help(struct session *session, struct error *err)
 {
+	const struct options *options = &session->options;
 	const char *name = options->operand_count ? options->operands[0] : "";
 	const struct command *command = find_command(name);
-	struct error err;
 
 	if (command) {
 		print_help(command);
 	} else if (*name) {
-		refuse_command(name, &err);
-		return log_fail(&err);
+		return refuse_command(name, err);
 	} else if (options->words) {
 		print_words();
 	} else {
@@ -216,7 +215,7 @@ static int run_command(const struct command *command, char **argv)
 	}
 	if (failed || check_operands(command, &options, &err))
 		return log_fail(&err);
-	return command->work ? session_run(command, &options) : command->main(&options);
+	return session_run(command, &options);
 }
 
 static void end_by_signal(int sig)

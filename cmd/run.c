@@ -11,18 +11,12 @@
 #include "metrics.h"
 #include "session.h"
 
-struct run {
-	struct session session;
-	struct signals signals;
-	char derived_name[NAME_DERIVED_SIZE];
-	int64_t began_at_ms;		/* for --metrics: ms since the epoch */
-	struct run_result result;	/* zeroed until there is a run */
-};
-
 /* Check the operands and the command, and choose the name of the lock. 0, or -1 with *err. */
-static int choose_name(struct run *run, struct error *err)
+static int choose_name(struct session *session, struct error *err)
 {
-	const struct options *options = &run->session.options;
+	/* Kept to the end of the process: the last messages have the name in it. */
+	static char derived_name[NAME_DERIVED_SIZE];
+	const struct options *options = &session->options;
 	char *const *argv = options->run.argv;
 	char shown[SHOWN_SIZE];
 
@@ -31,7 +25,7 @@ static int choose_name(struct run *run, struct error *err)
 				 "other");
 	/* Its shell is sh, where flock(1) takes $SHELL. */
 	if (options->shell[2])
-		argv = run->session.options.run.argv = (char *const *)options->shell;
+		argv = session->options.run.argv = (char *const *)options->shell;
 	if (!argv || !argv[0] || !argv[0][0])
 		return error_set(err, ERROR_USAGE, 0, !argv && options_may_be_cut(options)
 				 ? "no command given; a URI with & needs quotes in a shell"
@@ -44,14 +38,13 @@ static int choose_name(struct run *run, struct error *err)
 				 ? "there is also '%s': put all of the STRING of -c in quotes"
 				 : "one NAME is wanted before '--', but there is also '%s'",
 				 uri_redact(options->operands[1], shown, sizeof(shown)));
-	name_derive((const char *const *)argv, run->derived_name);
-	run->session.name = options->operand_count ? options->operands[0] : run->derived_name;
-	return name_check(run->session.name, err);
+	name_derive((const char *const *)argv, derived_name);
+	session->name = options->operand_count ? options->operands[0] : derived_name;
+	return name_check(session->name, err);
 }
 
-static int report_exec_failure(const struct run *run, const struct run_result *result)
+static int report_exec_failure(const char *command, const struct run_result *result)
 {
-	const char *command = run->session.options.run.argv[0];
 	const int errnum = result->error.errnum;
 	char text[PATH_MAX + 64];
 
@@ -87,57 +80,40 @@ static void die_as_command(const struct run_result *result)
 		signals_exit(sig, true);
 }
 
-/*
- * Write the metrics. The job matters more than its report: a file that cannot be written is
- * reported at the end and does not change the exit status.
- */
-static void write_metrics(const struct run *run, int status)
-{
-	const char *path = run->session.options.metrics;
-	struct error err = { 0 };
-
-	if (!path || !metrics_write(path, run->session.name, run->began_at_ms, &run->result, status,
-				    &err))
-		return;
-	log_print(LEVEL_ERROR, "--metrics %s: %s", path, err.message);
-}
-
-static int run_locked(struct run *run)
+static int run_locked(struct session *session, struct run_result *result, struct error *err)
 {
 	const struct run_hooks hooks = log_hooks();
-	struct run_request *request = &run->session.options.run;
-	struct run_result *result = &run->result;
+	struct run_request *request = &session->options.run;
 	const int64_t left_ms = request->until_ms - clock_wall_ms();
+	struct signals signals;
 
+	if (session_begin(session, err) || signals_init(&signals, err))
+		return log_fail(err);
 	/* Do not wait past --until: the command would be stopped before it starts. */
 	if (request->until_ms)
 		request->wait_ms = clock_earlier(request->wait_ms, left_ms > 0 ? left_ms : 0);
-	supervise_run(request, &hooks, &run->signals, result);
+	supervise_run(request, &hooks, &signals, result);
 	if (result->end == RUN_EXITED)
 		return WIFSIGNALED(result->status) ? EXIT_SIGNAL + WTERMSIG(result->status)
 						   : WEXITSTATUS(result->status);
 	if (result->end == RUN_EXEC_FAILED)
-		return report_exec_failure(run, result);
-	return log_failed_run(result, run->session.options.conflict_exit_code);
+		return report_exec_failure(request->argv[0], result);
+	return log_failed_run(result, session->options.conflict_exit_code);
 }
 
-int command_run(const struct options *options)
+int command_run(struct session *session, struct error *err)
 {
-	static const struct command self = { .bit = COMMAND_RUN };
-	static struct run run;
-	struct error err = { 0 };
+	const char *path = session->options.metrics;
+	const int64_t began_at_ms = clock_wall_ms();
+	struct run_result result = { 0 };
 	int status;
 
-	run.session = (struct session){ .command = &self, .options = *options };
-	run.began_at_ms = clock_wall_ms();
-	if (choose_name(&run, &err))
-		return log_fail(&err);
-	if (session_begin(&run.session, &err) || signals_init(&run.signals, &err))
-		status = log_fail(&err);
-	else
-		status = run_locked(&run);
-	write_metrics(&run, status);
-	settings_finish(&run.session.settings);
-	die_as_command(&run.result);
+	if (choose_name(session, err))
+		return -1;
+	status = run_locked(session, &result, err);
+	/* The job matters more than its report, which does not change the exit status. */
+	if (path && metrics_write(path, session->name, began_at_ms, &result, status, err))
+		log_print(LEVEL_ERROR, "--metrics %s: %s", path, err->message);
+	die_as_command(&result);
 	return status;
 }

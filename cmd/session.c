@@ -189,7 +189,9 @@ int session_run(const struct command *command, const struct options *options)
 	/* NAME TOKEN of renew, verify and release */
 	if (command->most == 2 && options->operand_count == 2)
 		hide_token(&session.options);
-	if (!check_names(command, options, &err) && !session_begin(&session, &err)) {
+	if (command->bare) {
+		status = command->work(&session, &err);
+	} else if (!check_names(command, options, &err) && !session_begin(&session, &err)) {
 		/* The keeper of acquire is a child already, and getppid() must be the caller. */
 		if (session.options.run.driver->module && command->bit != COMMAND_ACQUIRE)
 			status = work_apart(&session, &err);

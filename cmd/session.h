@@ -4,10 +4,9 @@
  * main.c. main() parses the command line, answers --help, checks the number of operands, and calls
  * the function of the row.
  *
- * A session is the settings and the backend of one command. Most commands are a function over a
- * session. session_run() calls it, in a child process if a client library does the work, and a
- * signal ends it. run and acquire call src/engine, which has its own processes; run begins its
- * session itself.
+ * A session is the settings and the backend of one command, which is a function over it.
+ * session_run() calls this function, in a child process if a client library does the work, and a
+ * signal ends it. run and acquire call src/engine, which has its own processes.
  *
  * This header brings all that a session consists of: the request of a run, views, options and log.
  */
@@ -61,10 +60,9 @@ struct command {
 	enum command_bit bit;
 	/* Operands. With least more than 0 the first one is a NAME; with most INT_MAX all are. */
 	int least, most;
-	/* Runs a command over a session. Returns the exit status, or -1 with *err. */
+	/* Runs the command over a session. Returns the exit status, or -1 with *err. */
 	int (*work)(struct session *session, struct error *err);
-	/* Runs a command without a session. Returns the exit status. */
-	int (*main)(const struct options *options);
+	bool bare;		/* the session has only its options, and run begins it itself */
 };
 
 /*
@@ -74,7 +72,8 @@ struct command {
 int session_begin(struct session *session, struct error *err);
 
 /*
- * Check each NAME, load the settings, call work(), and print its error. Returns the exit status.
+ * Check each NAME and load the settings, unless the command is bare, call work(), and print its
+ * error. Returns the exit status.
  */
 int session_run(const struct command *command, const struct options *options);
 
@@ -119,8 +118,8 @@ void settings_finish(struct settings *settings);
 
 /* ---- the commands ---- */
 
-int command_run(const struct options *options);
-int command_version(const struct options *options);
+int command_run(struct session *session, struct error *err);
+int command_version(struct session *session, struct error *err);
 int command_acquire(struct session *session, struct error *err);
 int command_token(struct session *session, struct error *err);	/* renew, verify, release */
 int command_status(struct session *session, struct error *err);

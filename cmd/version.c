@@ -49,9 +49,11 @@ static void load_parts(void)
 }
 
 /* A part that is not installed is no failure; a part that does not load is one. */
-int command_version(const struct options *options)
+int command_version(struct session *session, struct error *err)
 {
 	int status = 0;
+
+	(void)err;
 
 	load_parts();
 	printf("dlock %s\nwith file", DLOCK_VERSION);
@@ -60,7 +62,7 @@ int command_version(const struct options *options)
 			printf(", %s", parts[i].name);
 	printf("\n");
 	for (const struct part *part = parts; part < parts + part_count; part++) {
-		if (part->library && options->verbosity > 0)
+		if (part->library && session->options.verbosity > 0)
 			printf("%s: %s\n", part->name, part->library);
 		else if (part->err.kind && part->err.errnum == ENOENT)
 			printf("%s: not installed; apt install dlock-%s\n", part->name,
