@@ -61,8 +61,7 @@ const struct option_row option_rows[] = {
 	  "whatever reason, the kernel ends everything in it", COMMAND_RUN,
 	  OPTION_SET, FIELD(contain), 1, 0 },
 	{ 0, "no-contain", NULL, "do not contain the command, although the configuration\n"
-	  "file says so",
-	  COMMAND_RUN, OPTION_SET, FIELD(contain), -1, 0 },
+	  "file says so", COMMAND_RUN, OPTION_SET, FIELD(contain), -1, 0 },
 	{ 0, "on-lost", "kill|warn", "when the lock is lost: kill (default) stops the command,\n"
 	  "or the process of --pid; warn only warns", HOLDING_COMMANDS,
 	  OPTION_CHOICE, FIELD(run.kill_on_lost), 1, 0 },
@@ -74,8 +73,7 @@ const struct option_row option_rows[] = {
 	{ 0, "metrics", "FILE", "write metrics of this run for Prometheus' node_exporter",
 	  COMMAND_RUN, OPTION_TEXT, FIELD(metrics), 1, 0 },
 	{ 0, "note", "TEXT", "show this text to those who are refused the lock, and in\n"
-	  "status",
-	  HOLDING_COMMANDS, OPTION_TEXT, FIELD(run.note), 0, 0 },
+	  "status", HOLDING_COMMANDS, OPTION_TEXT, FIELD(run.note), 0, 0 },
 	{ 0, "replace-waiters", NULL, "replace earlier waiters that also have this option",
 	  HOLDING_COMMANDS, OPTION_FLAG, FIELD(run.replaces), 0, 0 },
 	{ 0, "syslog", NULL, "send messages to syslog, too", HOLDING_COMMANDS,

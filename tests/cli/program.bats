@@ -216,7 +216,8 @@ misused() {
 	misused 125 "'-n' is after NAME: options go before it" run a -n -c true
 	misused 125 "there is no terminal to ask on; --yes breaks the lock without asking" break a
 	misused 125 "too many operands; usage: dlock help [COMMAND]" help run b
-	misused 125 "unknown command 'frob'; try 'dlock --help'" help frob
+	misused 125 "unknown command 'frob'; try 'dlock --help', or to run a command under a lock: dlock run frob -- COMMAND" \
+		help frob
 	local example="belongs behind the name of a command, as in 'dlock run [OPTION]... NAME -- COMMAND'"
 	misused 125 "option -b $example" -b file: status
 	misused 125 "option --backend $example" \
@@ -234,8 +235,8 @@ misused() {
 		run a redis://u:secret@h -- true
 	misused 125 "unknown command 'redis://u:***@h'; try 'dlock --help', or to run a command under a lock: dlock run \
 redis://u:***@h -- COMMAND" redis://u:secret@h -- true
-	misused 125 "unknown command 'redis://u:***@h'; try 'dlock --help'" \
-		help redis://u:secret@h
+	misused 125 "unknown command 'redis://u:***@h'; try 'dlock --help', or to run a command under a lock: dlock run \
+redis://u:***@h -- COMMAND" help redis://u:secret@h
 	misused 125 "unknown option --no; did you mean --nonblock?" acquire --no a
 	misused 125 "unknown option --max; did you mean --max-run?" run --max 1m a -- true
 	misused 125 "unknown option --verb; did you mean --verbose?" status --verb
