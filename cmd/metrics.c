@@ -98,7 +98,7 @@ enum { LOCK_METRICS = 5 };
 /* Fill rows with what is seen of a lock. */
 static void measure_lock(const struct lock_view *view, struct metric rows[static LOCK_METRICS])
 {
-	int64_t age_ms = -1, left_ms = -1, waited_ms = -1;
+	int64_t age_ms = -1, left_ms = CLOCK_NEVER, waited_ms = -1;
 
 	for (size_t i = 0; i < view->hold_count; i++) {
 		const struct hold_view *hold = &view->holds[i];
@@ -107,8 +107,7 @@ static void measure_lock(const struct lock_view *view, struct metric rows[static
 		if (!hold->holder.kept_ms && hold->age_ms > age_ms)
 			age_ms = hold->age_ms;
 		if (hold->expires_ms >= 0)
-			left_ms = left_ms < 0 ? hold->expires_ms
-					      : clock_earlier(left_ms, hold->expires_ms);
+			left_ms = clock_earlier(left_ms, hold->expires_ms);
 	}
 	for (size_t i = 0; i < view->waiter_count; i++)
 		if (view->waiters[i].age_ms > waited_ms)
@@ -117,7 +116,7 @@ static void measure_lock(const struct lock_view *view, struct metric rows[static
 		{ "held", "1 if somebody holds the lock, else 0.", view->hold_count > 0, false },
 		{ "age_seconds", "How long the first of its holders has had it.", age_ms, true },
 		{ "expires_seconds", "Until the first of its leases ends, unless it is renewed.",
-		  left_ms, true },
+		  left_ms == CLOCK_NEVER ? -1 : left_ms, true },
 		{ "waiters", "How many wait for the lock.", (int64_t)view->waiter_count, false },
 		{ "oldest_wait_seconds", "How long the one that has waited longest has waited.",
 		  waited_ms, true },

@@ -227,25 +227,11 @@ static int show_once(struct session *session, struct error *err)
 	return unread ? unread : options->operand_count && session->locks.held;
 }
 
-static int watch_locks(struct session *session, struct error *err)
-{
-	const bool screen = print_is_screen(STDOUT_FILENO) && !session->options.json;
-	int state;
-
-	for (;;) {
-		/* Home, and clear the screen. */
-		if (screen)
-			fputs("\033[H\033[2J", stdout);
-		state = show_once(session, err);
-		if (state < 0 || state > 1 || log_flush())
-			return state;
-		sleep(WATCH_SECONDS);
-	}
-}
-
 int command_status(struct session *session, struct error *err)
 {
 	const struct options *options = &session->options;
+	const bool screen = options->watch && !options->json && print_is_screen(STDOUT_FILENO);
+	int state;
 
 	if (options->names && (options->operand_count || options->json || options->watch))
 		return error_set(err, ERROR_USAGE, 0, "--names shows all locks, and cannot be "
@@ -255,5 +241,12 @@ int command_status(struct session *session, struct error *err)
 				 "--json, --names or --watch");
 	if (options->names)
 		return print_names(session, err);
-	return options->watch ? watch_locks(session, err) : show_once(session, err);
+	do {
+		/* Home, and clear the screen. */
+		if (screen)
+			fputs("\033[H\033[2J", stdout);
+		state = show_once(session, err);
+	} while (options->watch && (state == 0 || state == 1) && !log_flush() &&
+		 !sleep(WATCH_SECONDS));
+	return state;
 }
