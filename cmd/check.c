@@ -78,9 +78,9 @@ out:
 
 static void check_secrets(const struct session *session, struct findings *findings)
 {
-	if (session->settings.warning[0])
-		findings_add(findings, FINDING_WARNING, "password", "chmod 600 the file",
-			     "%s", session->settings.warning);
+	if (session->settings.exposed)
+		findings_add(findings, FINDING_WARNING, "password", "chmod 600 it",
+			     "others can read that in %.200s", session->settings.exposed);
 	else if (session->options.password_in_argv && session->settings.uri.password &&
 		 !uri_param(&session->settings.uri, "password-file"))
 		findings_add(findings, FINDING_NOTE, "password",

@@ -159,8 +159,9 @@ int session_begin(struct session *session, struct error *err)
 	if (settings_load(&session->settings, &session->options, err))
 		return -1;
 	log_about(session->name, session->settings.location, holds && session->settings.syslog);
-	if (session->settings.warning[0])
-		log_print(LEVEL_WARNING, "%s", session->settings.warning);
+	if (session->settings.exposed)
+		log_print(LEVEL_WARNING, "%.300s: others can read the password in it; chmod 600 it",
+			  session->settings.exposed);
 	return 0;
 }
 

@@ -33,7 +33,7 @@ struct settings {
 	char location[URI_LOCATION_SIZE];	/* where the locks are: see uri_location() */
 	bool syslog;		/* messages of run and acquire go to the log of the system, too */
 	struct error unreadable;	/* why a configuration file could not be read */
-	char warning[400];	/* "", or that other users can read a password */
+	const char *exposed;	/* a file with a password that others can read; NULL: none */
 };
 
 /* Locks, and what was seen of each. */

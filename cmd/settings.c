@@ -180,8 +180,6 @@ static int choose_backend(struct settings *settings, struct options *options, st
 
 int settings_load(struct settings *settings, struct options *options, struct error *err)
 {
-	const char *exposed;
-
 	*settings = (struct settings){ .section = "" };
 	if (load_files(settings, err) || choose_backend(settings, options, err) ||
 	    choose_durations(settings, options, err))
@@ -190,13 +188,10 @@ int settings_load(struct settings *settings, struct options *options, struct err
 						: config_has(settings, "contain", "yes");
 	uri_location(&settings->uri, options->run.driver->port, settings->location);
 	settings->syslog = options->syslog || config_has(settings, "log", "syslog");
-	if (uri_load_passwords(&settings->uri, &exposed, err))
+	if (uri_load_passwords(&settings->uri, &settings->exposed, err))
 		return -1;
-	if (!exposed)
-		exposed = settings->config.exposed_path;
-	if (exposed)
-		snprintf(settings->warning, sizeof(settings->warning),
-			 "%.300s: others can read the password in it; chmod 600 it", exposed);
+	if (!settings->exposed)
+		settings->exposed = settings->config.exposed_path;
 	return 0;
 }
 
