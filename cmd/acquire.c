@@ -15,7 +15,7 @@
 #include "json.h"
 #include "session.h"
 
-/* Open the process of --pid, which a signal must reach when the lock is lost. 0, or -1 with *err. */
+/* Open the process of --pid, which a signal must reach when the lock is lost. Returns 0 or -1. */
 static int open_process(struct pidfd *process, const struct options *options, struct error *err)
 {
 	if (!pidfd_init(process, options->pid, err)) {

@@ -35,8 +35,8 @@ static enum outcome acquire_probe(struct backend *backend, const struct request 
 
 /*
  * Take the lock dlock-check over another connection, and release it. Adds the finding "probe" with
- * the time of both, unless findings is NULL. Returns 0, or -1 with *err: the backend cannot hold locks, or the account may
- * not.
+ * the time of both, unless findings is NULL. Returns 0, or -1 with *err: the backend cannot hold
+ * locks, or the account may not.
  */
 static int take_probe(struct session *session, struct findings *findings, struct error *err)
 {
