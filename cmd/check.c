@@ -92,15 +92,13 @@ static void check_secrets(const struct session *session, struct findings *findin
 			     "not readable by others");
 }
 
-/* Print the findings of at least this severity. */
-static void print_text(const struct findings *findings, enum severity least)
+static void print_text(const struct findings *findings)
 {
 	for (size_t i = 0; i < findings->count; i++) {
 		const struct finding *f = &findings->rows[i];
 
-		if (f->severity >= least)
-			print_line(stdout, "%-8s %-12s %s%s%s", severities[f->severity], f->topic,
-				   f->text, f->remedy[0] ? "; " : "", f->remedy);
+		print_line(stdout, "%-8s %-12s %s%s%s", severities[f->severity], f->topic, f->text,
+			   f->remedy[0] ? "; " : "", f->remedy);
 	}
 }
 
@@ -143,12 +141,16 @@ int command_check(struct session *session, struct error *err)
 	for (size_t i = 0; i < findings.count; i++)
 		if (findings.rows[i].severity > worst)
 			worst = findings.rows[i].severity;
-	if (session->options.verbosity < 0)
-		print_text(&findings, FINDING_ERROR);
-	else if (session->options.json)
+	/* With -q, print only what makes the backend unusable, as an error. */
+	if (session->options.verbosity < 0) {
+		for (size_t i = 0; i < findings.count; i++)
+			if (findings.rows[i].severity == FINDING_ERROR)
+				log_print(LEVEL_ERROR, "%s", findings.rows[i].text);
+	} else if (session->options.json) {
 		print_json(&findings, location, worst);
-	else
-		print_text(&findings, FINDING_OK);
+	} else {
+		print_text(&findings);
+	}
 	findings_finish(&findings);
 	if (err->kind == ERROR_USAGE)
 		return EXIT_DLOCK;
