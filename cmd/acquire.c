@@ -189,7 +189,7 @@ int command_token(struct session *session, struct error *err)
 								       : KEEPER_VERB_VERIFY;
 	struct keeper_reply reply = { .lease_ms = 0 };
 	char token[TOKEN_SIZE];
-	int level;
+	int level = 0;
 	const struct request request = {
 		.name = session->name, .token = token, .mode = HOLD_ANY,
 		.ttl_ms = session->settings.asked_ttl_ms,
