@@ -2,53 +2,23 @@
 /* Writes the hold into the environment of the command, and finds an outer hold there. */
 #include "environment.h"
 
-#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "base/error.h"
 #include "base/memory.h"
+#include "base/text.h"
 
-static const char *const hold_variables[] = {
-	"DLOCK_NAME=", "DLOCK_TOKEN=", "DLOCK_BACKEND=", "DLOCK_OUTER=", "DLOCK_FENCE=",
-};
+/* The entry of the fence, whose digits come later. */
+#define FENCE "DLOCK_FENCE="
+static char fence_entry[sizeof(FENCE) + TEXT_DIGITS_SIZE] = FENCE;
 
-#define HOLD_VARIABLES (sizeof(hold_variables) / sizeof(hold_variables[0]))
-
-static bool is_hold_variable(const char *entry)
+static void set_variable(const char *variable, const char *value)
 {
-	for (size_t i = 0; i < HOLD_VARIABLES; i++)
-		if (!strncmp(entry, hold_variables[i], strlen(hold_variables[i])))
-			return true;
-	return false;
-}
-
-/* Copy our environment with these variables instead of those of an outer hold. */
-static char **make_environment(const char *const values[static HOLD_VARIABLES], char **last)
-{
-	size_t count = 0, used = 0, bytes = ENVIRONMENT_FENCE_SIZE;
-	char **envp, *text;
-
-	while (environ && environ[count])
-		count++;
-	for (size_t i = 0; i < HOLD_VARIABLES; i++)
-		if (values[i])
-			bytes += strlen(hold_variables[i]) + strlen(values[i]) + 1;
-	envp = memory_new(1, (count + HOLD_VARIABLES + 1) * sizeof(*envp) + bytes);
-	text = (char *)(envp + count + HOLD_VARIABLES + 1);
-	for (size_t i = 0; i < count; i++)
-		if (!is_hold_variable(environ[i]))
-			envp[used++] = environ[i];
-	for (size_t i = 0; i < HOLD_VARIABLES; i++) {
-		if (!values[i])
-			continue;
-		envp[used++] = text;
-		text = stpcpy(stpcpy(text, hold_variables[i]), values[i]);
-		*last = text++;
-	}
-	envp[used] = NULL;
-	return envp;
+	/* There may be several with this name, and setenv() changes only the first one. */
+	unsetenv(variable);
+	if (setenv(variable, value, 1))
+		memory_exit();
 }
 
 /* Return a variable of our environment; "": it is not set. */
@@ -73,23 +43,33 @@ static char *list_tokens(const char *token)
 			     *outer ? " " : "", outer);
 }
 
-char **environment_make(const char *name, const char *token, int level, const char *backend,
-			char **fence_text)
+void environment_set_hold(const char *name, const char *backend, const char *token, int level)
 {
-	const char *values[HOLD_VARIABLES] = { name, NULL, backend, NULL, NULL };
-	char text[TOKEN_TEXT_SIZE], *tokens = NULL, **envp;
+	char text[TOKEN_TEXT_SIZE], *tokens;
 
-	if (token) {
-		token_write(token, level, text);
-		tokens = list_tokens(text);
-		values[1] = text;
-		values[3] = tokens;
-		/* The fence is last, because its digits come later. */
-		values[4] = "";
-	}
-	envp = make_environment(values, fence_text);
+	token_write(token, level, text);
+	tokens = list_tokens(text);
+	set_variable("DLOCK_NAME", name);
+	set_variable("DLOCK_BACKEND", backend);
+	set_variable("DLOCK_TOKEN", text);
+	set_variable("DLOCK_OUTER", tokens);
+	unsetenv("DLOCK_FENCE");
+	if (putenv(fence_entry))
+		memory_exit();
 	free(tokens);
-	return envp;
+}
+
+void environment_write_fence(uint64_t fence)
+{
+	if (fence)
+		text_digits(fence_entry + strlen(FENCE), fence);
+}
+
+void environment_drop_hold(void)
+{
+	unsetenv("DLOCK_TOKEN");
+	unsetenv("DLOCK_OUTER");
+	unsetenv("DLOCK_FENCE");
 }
 
 /* The search of environment_find_token(), and the best token so far. */

@@ -2,8 +2,9 @@
 /*
  * The environment variables that carry a hold to the command and the processes below it.
  *
- * Calling sequence, in the supervisor: environment_find_token() to find an outer hold;
- * environment_make() before the guard is forked.
+ * Calling sequence: in the supervisor, environment_find_token() to find an outer hold, and
+ * environment_set_hold() before the guard is forked; in the guard, environment_write_fence(), or
+ * environment_drop_hold() for a command that runs without the lock. These two take no memory.
  */
 #pragma once
 
@@ -14,20 +15,21 @@
 
 struct error;
 
-/* Room for a fence's digits and a NUL. */
-#define ENVIRONMENT_FENCE_SIZE 21
+/*
+ * Set in the environment of this process DLOCK_NAME, DLOCK_BACKEND, DLOCK_TOKEN (with its level),
+ * an empty DLOCK_FENCE, and DLOCK_OUTER with the tokens of this hold and its outer ones, the
+ * innermost one first.
+ */
+void environment_set_hold(const char *name, const char *backend, const char *token, int level);
+
+/* After environment_set_hold(): write the digits of DLOCK_FENCE; 0: the fence is unknown. */
+void environment_write_fence(uint64_t fence);
 
 /*
- * Copy this process's environment, and set DLOCK_NAME, DLOCK_TOKEN (with its level), DLOCK_BACKEND,
- * DLOCK_FENCE, and DLOCK_OUTER with the tokens of this hold and its outer ones, the innermost one
- * first. The caller writes the fence's digits (20 and a NUL fit) to *fence_text later. Never freed.
- *
- * Without token, for a command that runs without the lock (--if-down run), with DLOCK_NAME and
- * DLOCK_BACKEND alone. A script that starts itself under dlock still finds that it has, and does
- * not use the hold of an outer run.
+ * Remove the variables of a hold, except for DLOCK_NAME and DLOCK_BACKEND. A script that starts
+ * itself under dlock still finds that it has, and does not use the hold of an outer run.
  */
-char **environment_make(const char *name, const char *token, int level, const char *backend,
-			char **fence_text);
+void environment_drop_hold(void);
 
 /*
  * Find a token of the lock name on backend (uri_identity()) in $DLOCK_TOKEN and $DLOCK_OUTER. Sets

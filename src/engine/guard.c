@@ -6,7 +6,6 @@
 #include <unistd.h>
 
 #include "base/ipc.h"
-#include "guarding.h"
 
 int guard_start(struct child *guard, const struct supervisor *s, struct error *err)
 {
@@ -14,7 +13,7 @@ int guard_start(struct child *guard, const struct supervisor *s, struct error *e
 
 	fd = child_start(guard, err);
 	if (fd >= 0)
-		guarding_main(s, fd);
+		guard_main(s, fd);
 	if (!guard->pid)
 		return -1;
 	/* The guard does the same; either may be first. */

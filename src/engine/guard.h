@@ -50,6 +50,22 @@ struct guard_event {
 	bool last;		/* the tree is dead */
 };
 
+enum guard_order_type {
+	GUARD_ORDER_RUN,
+	GUARD_ORDER_SIGNAL,
+};
+
+struct guard_order {
+	enum guard_order_type type;
+	int sig;
+	bool group;		/* the signal is for the command's process group */
+	bool locked;
+	uint64_t fence;		/* 0: unknown */
+};
+
+/* Run the guard's process. fd: to the supervisor. */
+void guard_main(const struct supervisor *s, int fd) __attribute__((noreturn));
+
 /*
  * Fork the guard, which copies *s and waits for guard_run(). Returns 0, or -1 with ERROR_INTERNAL.
  */

@@ -1,29 +1,509 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The guard's process: waits for the order to run the command, takes the lock, and starts the
- * command. Then it sleeps in one poll() until the command ends, an order or a loss comes, or a
- * deadline. It always ends the command's tree before the lease is over, and itself when the tree is
- * dead.
+ * The guard's process. From its start to its end:
+ *
+ *	guard_main()
+ *	  await_order()			waits for the order, and takes the lock
+ *	  start_command()		then executes the command, by vfork(), which copies no
+ *					memory and returns after the exec or its failure
+ *	  start_contained()		or executes it in a namespace, for --contain
+ *	  then in a loop, until nothing is left of the tree:
+ *	    enforce_deadlines()		acts on the clock
+ *	    read_reports()		reads the command's state in the namespace
+ *	    reap_children()		ends this process when the tree is dead
+ *	    stop_tree()			on a loss, or the supervisor's death
+ *
+ * It always ends the command's tree before the lease is over. It sends events to the supervisor,
+ * and the processes of the namespace send reports to it. guard.c is the supervisor's side.
  */
-#include "guarding.h"
+#include "guard.h"
 
 #include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
 #include <poll.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 #include <sys/eventfd.h>
 #include <sys/file.h>
+#include <sys/mount.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/clock.h"
 #include "base/ipc.h"
+#include "base/kernel_timer.h"
 #include "base/signals.h"
 #include "base/terminal.h"
 #include "base/tree.h"
 #include "lock/lease.h"
+#include "environment.h"
+#include "supervisor.h"
+
+/* The limit of an exec without a lease. */
+#define EXEC_MOST_MS	60000
+/* How long the exec waits until the supervisor has printed that the command runs. */
+#define PRINTED_MOST_MS 1000
+
+struct guarding {
+	const struct supervisor *s;	/* as it was at the fork */
+	int fd;			/* to the supervisor; -1 once it is gone */
+	int hold_fd;		/* stays open until the tree is dead; -1: none */
+	bool locked;		/* the command runs under the lock */
+	pid_t child;		/* the command's process, or the init of its namespace; 0: none */
+	pid_t command;		/* 0 once reaped, because a new process may get the number */
+	pid_t group;		/* the command's, used without /proc */
+	int report_fd;		/* --contain: the socket of struct report; -1: closed */
+	bool ended;		/* the command has ended, with status */
+	int status;
+	bool leftovers;		/* the command has ended, and left processes behind */
+	bool start_sent;	/* GUARD_STARTED was sent, or is not needed */
+	bool end_sent;		/* GUARD_EXITED was sent */
+	bool stopping;		/* the tree is being ended, */
+	bool ending_leftovers;	/* only because the command has ended by itself */
+	bool killing;		/* the command got KILL, and its tree is swept */
+	int64_t limit_at_ms;	/* end of the command's time; CLOCK_NEVER */
+	enum ending limit;	/* the option that sets limit_at_ms */
+	int64_t kill_at_ms;	/* while stopping */
+	int64_t sweep_at_ms;	/* while killing: when to sweep the tree again */
+	int64_t sweep_pause_ms;
+	struct kernel_timer wake_timer;	/* continues this process when it has to act, */
+	struct kernel_timer kill_timer;	/* and kills it when it has not acted in time */
+};
+
+/*
+ * Is g->hold_fd the descriptor of a lock of `file:` that this run has taken? That of an outer hold
+ * is not this run's to free or to pass on.
+ */
+static bool has_local_lock(const struct guarding *g)
+{
+	return g->hold_fd >= 0 && g->s->run->driver->local && !g->s->joined;
+}
+
+/* Was no command executed? The reason is in struct shared. */
+static bool is_unused(const struct guarding *g)
+{
+	return atomic_load(&g->s->shared->exec_failure) ||
+	       atomic_load(&g->s->shared->contain_failure);
+}
+
+/* ---- events to the supervisor ---- */
+
+/* Only the last event waits until the supervisor reads. */
+static void send_event(const struct guarding *g, struct guard_event event)
+{
+	if (g->fd >= 0)
+		ipc_send(g->fd, &event, sizeof(event), event.last ? 0 : MSG_DONTWAIT, -1);
+}
+
+/* Send why the command is stopped, or not begun. */
+static void send_ending(const struct guarding *g, enum ending why)
+{
+	/* If this event is dropped, the supervisor reads the value with the last one. */
+	atomic_fetch_or(&g->s->shared->endings, (int)why);
+	send_event(g, (struct guard_event){ .type = GUARD_ENDING });
+}
+
+/* Send once that the command was started, unless it could not be executed. */
+static void send_start(struct guarding *g)
+{
+	if (g->start_sent || !g->command || is_unused(g))
+		return;
+	g->start_sent = true;
+	send_event(g, (struct guard_event){ .type = GUARD_STARTED, .value = g->command });
+}
+
+/* ---- the state of the command ---- */
+
+/* Record the pid of the command. */
+static void record_command(struct guarding *g, pid_t pid)
+{
+	g->command = g->group = pid;
+	atomic_store(&g->s->shared->command, pid);
+}
+
+/* Record that the command has stopped or ended with this wait status. */
+static void command_changed(struct guarding *g, int status)
+{
+	send_start(g);
+	if (WIFSTOPPED(status)) {
+		send_event(g, (struct guard_event){ .type = GUARD_STOPPED,
+						    .value = WSTOPSIG(status) });
+		return;
+	}
+	g->command = 0;
+	g->ended = true;
+	g->status = status;
+}
+
+/* With --contain, init and the command's process send reports to the guard over a socket. */
+enum report_type {
+	REPORT_PID,		/* the sender is to become the command; value: is_announced() */
+	REPORT_STOPPED,		/* value: wait status of the command */
+	REPORT_ENDED,		/* value: wait status of the command */
+	REPORT_LEFTOVERS,	/* the command has ended, and left processes in its namespace */
+};
+
+struct report {
+	enum report_type type;
+	int value;
+};
+
+/* Receive a report. Sets *sender to the sender's pid in the namespace of this process. */
+static bool next_report(struct guarding *g, struct report *report, pid_t *sender)
+{
+	enum ipc_result received;
+
+	*sender = 0;
+	if (g->report_fd < 0)
+		return false;
+	received = ipc_receive(g->report_fd, report, sizeof(*report), MSG_DONTWAIT, sender);
+	/*
+	 * The socket would stay readable, and end each poll(): an init that has ended may not be
+	 * reaped while its namespace ends.
+	 */
+	if (received == IPC_FAILED || received == IPC_GONE) {
+		close(g->report_fd);
+		g->report_fd = -1;
+	}
+	return received == IPC_DONE;
+}
+
+/* Read all reports, and update *g. */
+static void read_reports(struct guarding *g)
+{
+	struct report report;
+	pid_t sender;
+
+	while (next_report(g, &report, &sender)) {
+		switch (report.type) {
+		case REPORT_PID:
+			if (sender)
+				record_command(g, sender);
+			/* Before the exec, which the namespace's init does not report. */
+			if (report.value)
+				send_start(g);
+			break;
+		case REPORT_STOPPED:
+		case REPORT_ENDED:
+			command_changed(g, report.value);
+			break;
+		case REPORT_LEFTOVERS:
+			g->leftovers = true;
+			break;
+		}
+	}
+}
+
+/* ---- the command ---- */
+
+/* Let this process, which becomes the command, die with parent, or here if parent has died. */
+static void die_with(pid_t parent)
+{
+	/* The last resort, when every process of dlock is killed at once. */
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	if (getppid() != parent)
+		_exit(127);
+}
+
+static void ignore_signal(int sig)
+{
+	(void)sig;
+}
+
+/*
+ * Ignore Ctrl-Z until the exec, because the guard waits for the exec. The handler is reset by the
+ * exec.
+ */
+static void ignore_stops(const sigset_t *ignored)
+{
+	static const int stops[] = { SIGTSTP, SIGTTIN, SIGTTOU };
+
+	for (size_t i = 0; i < sizeof(stops) / sizeof(*stops); i++)
+		if (sigismember(ignored, stops[i]) != 1)
+			signal(stops[i], ignore_signal);
+}
+
+/* Can the file be executed? The exec may still fail. */
+static bool is_executable(const char *name)
+{
+	struct stat status;
+
+	return !stat(name, &status) && S_ISREG(status.st_mode) &&
+	       !faccessat(AT_FDCWD, name, X_OK, AT_EACCESS);
+}
+
+/* Does the exec find the file, in PATH if the name has no slash? */
+static bool is_there(const char *file)
+{
+	const char *part = getenv("PATH"), *end;
+	char name[PATH_MAX];
+
+	if (strchr(file, '/'))
+		return is_executable(file);
+	for (; part; part = *end ? end + 1 : NULL) {
+		end = strchrnul(part, ':');
+		snprintf(name, sizeof(name), "%.*s/%s", (int)(end - part), part, file);
+		if (is_executable(end == part ? file : name))
+			return true;
+	}
+	return false;
+}
+
+/*
+ * Does the exec wait until the supervisor has printed that the command runs, so that this line
+ * comes before the first output?
+ */
+static bool is_announced(const struct guarding *g)
+{
+	return g->s->printed_fd >= 0 && is_there(g->s->run->argv[0]);
+}
+
+/*
+ * Execute the command in this process, which may share the guard's memory. foreground: the command
+ * gets the terminal. Ends the process when the command cannot be executed.
+ */
+static void __attribute__((noreturn)) execute_or_exit(struct guarding *g, bool foreground)
+{
+	const struct supervisor *s = g->s;
+	struct pollfd printed = { .fd = s->printed_fd, .events = POLLIN };
+
+	/* The terminal's signals to dlock's process group must not reach the command. */
+	setpgid(0, 0);
+	if (foreground)
+		terminal_give(&s->terminal, getpid());
+	/* If supervisor and guard are killed at once, the lock is held until the tree is dead. */
+	if (has_local_lock(g) && !s->run->closes)
+		fcntl(g->hold_fd, F_SETFD, 0);
+	ignore_stops(&s->signals->ignored);
+	if (is_announced(g)) {
+		send_start(g);
+		/* The supervisor may be stopped. */
+		poll(&printed, 1, PRINTED_MOST_MS);
+	}
+	signals_restore(s->signals);
+	execvp(s->run->argv[0], s->run->argv);
+	atomic_store(&s->shared->exec_failure, errno);
+	_exit(127);
+}
+
+/* Run the command's process, which shares the guard's memory until the exec. */
+static void __attribute__((noreturn)) command_main(struct guarding *g, pid_t guard, bool foreground)
+{
+	prctl(PR_SET_NAME, "dlock-command");
+	die_with(guard);
+	/* Before the exec, so that the supervisor knows the command if the guard is killed now. */
+	record_command(g, getpid());
+	execute_or_exit(g, foreground);
+}
+
+/*
+ * Start the command, and set g->child. Returns 0, or -1 with exec_failure or after
+ * ipc_record_failure().
+ */
+static int start_command(struct guarding *g, bool foreground)
+{
+	const bool has_end = g->kill_timer.at_ms != CLOCK_NEVER;
+	const pid_t guard = getpid();
+	pid_t child;
+
+	/* An exec that hangs must not block the guard for ever, even without a lease. */
+	if (!has_end)
+		kernel_timer_set(&g->kill_timer, clock_boot_ms() + EXEC_MOST_MS);
+	child = vfork();
+	if (child == 0)
+		command_main(g, guard, foreground);
+	if (!has_end)
+		kernel_timer_set(&g->kill_timer, CLOCK_NEVER);
+	if (child < 0) {
+		ipc_record_failure(IPC_FORK, errno);
+		return -1;
+	}
+	record_command(g, child);
+	g->child = child;
+	send_start(g);
+	if (!is_unused(g))
+		return 0;
+	waitpid(child, NULL, 0);
+	return -1;
+}
+
+/*
+ * ---- --contain ----
+ *
+ * The command runs in a PID namespace of its own, whose init (process 1) is ours:
+ *
+ *	guard ── init ── COMMAND ── …
+ *
+ * When init dies the kernel kills all processes of the namespace, with any group, session or user.
+ * Init dies with the guard (PR_SET_PDEATHSIG), which the kernel kills at the end of the lease when
+ * it is stopped (kernel_timer.h), and by the guard's one kill(). Init cannot have such a timer: the
+ * kernel drops a timer's SIGKILL to a namespace's process 1.
+ *
+ * Init reaps orphans, reports the command's state to the guard, and ends with the last process of
+ * the namespace. A user who may not make a PID namespace alone gets it inside a user namespace,
+ * where only this user exists.
+ */
+#define NAMESPACES (CLONE_NEWPID | CLONE_NEWNS)
+
+static int write_file(const char *path, const char *text)
+{
+	const int fd = open(path, O_WRONLY | O_CLOEXEC);
+
+	/* After a failure this process ends. */
+	if (fd < 0 || write(fd, text, strlen(text)) < 0)
+		return -1;
+	return close(fd);
+}
+
+/* Map this user and this group, and no others, to themselves in the new user namespace. */
+static int map_user(uid_t user, gid_t group)
+{
+	char text[64];
+
+	if (write_file("/proc/self/setgroups", "deny"))
+		return -1;
+	snprintf(text, sizeof(text), "%u %u 1", (unsigned)user, (unsigned)user);
+	if (write_file("/proc/self/uid_map", text))
+		return -1;
+	snprintf(text, sizeof(text), "%u %u 1", (unsigned)group, (unsigned)group);
+	return write_file("/proc/self/gid_map", text);
+}
+
+/* Mount a /proc with the pids of the new namespace. */
+static int mount_proc(void)
+{
+	if (mount("none", "/", NULL, MS_REC | MS_SLAVE, NULL))
+		return -1;
+	return mount("proc", "/proc", "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC, NULL);
+}
+
+/* Send a report, or end this process if that fails. */
+static void send_report(int fd, enum report_type type, int value)
+{
+	const struct report report = { type, value };
+
+	/* Without a report the guard takes this process's end for the command's. */
+	if (ipc_send(fd, &report, sizeof(report), 0, -1) == IPC_FAILED)
+		_exit(125);
+}
+
+/* Reap. Ends this process, and with it the namespace, when it has no child left. */
+static void reap_in_namespace(int report_fd, pid_t command)
+{
+	bool ended = false;
+	int status;
+	pid_t pid;
+
+	while ((pid = waitpid(-1, &status, WNOHANG | WUNTRACED)) > 0) {
+		if (pid != command)
+			continue;
+		ended = !WIFSTOPPED(status);
+		send_report(report_fd, ended ? REPORT_ENDED : REPORT_STOPPED, status);
+	}
+	if (pid < 0 && errno == ECHILD)
+		_exit(0);
+	if (ended)
+		send_report(report_fd, REPORT_LEFTOVERS, 0);
+}
+
+/* Record errno: there is no namespace. Returns -1. */
+static int fail_to_contain(struct guarding *g)
+{
+	g->child = 0;
+	atomic_store(&g->s->shared->contain_failure, errno);
+	return -1;
+}
+
+static void __attribute__((noreturn)) fail_and_exit(struct guarding *g)
+{
+	fail_to_contain(g);
+	_exit(125);
+}
+
+struct user {
+	uid_t uid;
+	gid_t gid;
+	bool mapped;		/* in a user namespace */
+};
+
+static void __attribute__((noreturn))
+init_main(struct guarding *g, int report_fd, const struct user *user, bool foreground)
+{
+	struct pollfd fds[] = {
+		{ .fd = g->s->signals->fd, .events = POLLIN },
+		{ .fd = report_fd },
+	};
+	const pid_t self = getpid();
+	pid_t command;
+
+	/* The guard's sockets must end with the guard. */
+	close(g->fd);
+	close(g->report_fd);
+	close(g->s->guard_pipe[1]);
+	prctl(PR_SET_NAME, "dlock-init");
+	if ((user->mapped && map_user(user->uid, user->gid)) || mount_proc())
+		fail_and_exit(g);
+	/* After the last change of credentials, which would reset it. */
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	/* The guard died before prctl(). */
+	if (poll(&fds[1], 1, 0) && fds[1].revents)
+		_exit(0);
+	command = fork();
+	if (command < 0)
+		fail_and_exit(g);
+	if (command == 0) {
+		die_with(self);
+		send_report(report_fd, REPORT_PID, is_announced(g));
+		execute_or_exit(g, foreground);
+	}
+	for (;;) {
+		poll(fds, 1, -1);
+		reap_in_namespace(report_fd, command);
+		if (signals_drain(g->s->signals))
+			reap_in_namespace(report_fd, command);
+	}
+}
+
+/* fork() into new namespaces; glibc has no function for it. */
+static pid_t fork_into(unsigned long namespaces)
+{
+	return (pid_t)syscall(SYS_clone, namespaces | SIGCHLD, NULL, NULL, NULL, NULL);
+}
+
+/*
+ * Fork the init of a new PID namespace, which starts the command there, and set g->child and
+ * g->report_fd. Returns 0, or -1 with contain_failure.
+ */
+static int start_contained(struct guarding *g, bool foreground)
+{
+	struct user user = { .uid = geteuid(), .gid = getegid() };
+	static const int on = 1;
+	int ends[2], failed;
+
+	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) ||
+	    setsockopt(ends[0], SOL_SOCKET, SO_PASSCRED, &on, sizeof(on)))
+		return fail_to_contain(g);
+	g->report_fd = ends[0];
+	g->child = fork_into(NAMESPACES);
+	if (g->child < 0 && errno == EPERM) {
+		user.mapped = true;
+		g->child = fork_into(NAMESPACES | CLONE_NEWUSER);
+	}
+	if (g->child == 0)
+		init_main(g, ends[1], &user, foreground);
+	failed = g->child < 0 ? fail_to_contain(g) : 0;
+	close(ends[1]);
+	return failed;
+}
 
 /* ---- how the tree is ended ---- */
 
@@ -48,7 +528,7 @@ static int sweep_tree(struct guarding *g, int sig)
 	const int count = tree_signal(&none, sig == SIGTERM ? g->command : 0, sig, &refused);
 
 	if (refused)
-		guarding_send(g, (struct guard_event){ .type = GUARD_STUCK, .value = refused });
+		send_event(g, (struct guard_event){ .type = GUARD_STUCK, .value = refused });
 	return count;
 }
 
@@ -158,10 +638,10 @@ static int64_t stop_in_time(struct guarding *g, struct lease_stop stop, int64_t 
 	if (now < stop.term_ms && now < g->limit_at_ms)
 		return clock_earlier(stop.term_ms, g->limit_at_ms);
 	if (now >= stop.term_ms) {
-		guarding_send_ending(g, ENDING_LEASE);
+		send_ending(g, ENDING_LEASE);
 		stop_tree(g, stop.kill_ms);
 	} else {
-		guarding_send_ending(g, g->limit);
+		send_ending(g, g->limit);
 		stop_tree(g, grace_end(g));
 	}
 	return CLOCK_NEVER;
@@ -197,9 +677,21 @@ static int64_t enforce_deadlines(struct guarding *g)
 /* Return the last event, when the tree is dead. After a failure the status is unknown. */
 static struct guard_event last_event(const struct guarding *g)
 {
-	if (guarding_is_unused(g) || ipc_has_failed(NULL))
+	if (is_unused(g) || ipc_has_failed(NULL))
 		return (struct guard_event){ .type = GUARD_EMPTY };
 	return (struct guard_event){ .type = GUARD_EXITED, .value = g->status };
+}
+
+/*
+ * Does the guard free a lock of `file:` as soon as the tree is dead, even if the supervisor is
+ * stopped? The supervisor's release reports the result, and retains a lock or its record.
+ */
+static bool unlocks(const struct guarding *g)
+{
+	const struct run_request *run = g->s->run;
+
+	return has_local_lock(g) && run->mode == HOLD_EXCLUSIVE && !run->min_hold_ms &&
+	       !run->once_ms;
 }
 
 /*
@@ -211,11 +703,11 @@ static void __attribute__((noreturn)) finish_and_exit(struct guarding *g, struct
 	ssize_t ignored;
 
 	/* A command that could not be executed has no minimum hold. */
-	if (guarding_is_unused(g) || !g->group)
+	if (is_unused(g) || !g->group)
 		atomic_store(&g->s->shared->held_ms, 0);
 	if (event.type == GUARD_EXITED && !event.value && (!g->stopping || g->ending_leftovers))
 		atomic_store(&g->s->shared->succeeded, true);
-	if (g->hold_fd >= 0 && g->s->unlocks)
+	if (unlocks(g))
 		flock(g->hold_fd, LOCK_UN);
 	if (g->hold_fd >= 0)
 		close(g->hold_fd);
@@ -225,7 +717,7 @@ static void __attribute__((noreturn)) finish_and_exit(struct guarding *g, struct
 	kernel_timer_set(&g->wake_timer, CLOCK_NEVER);
 	kernel_timer_set(&g->kill_timer, CLOCK_NEVER);
 	event.last = true;
-	guarding_send(g, event);
+	send_event(g, event);
 	_exit(0);
 }
 
@@ -251,7 +743,7 @@ static int64_t arm_timers(struct guarding *g)
 /* The command is not started, because its time is over. */
 static void __attribute__((noreturn)) refuse_and_exit(struct guarding *g, enum ending why)
 {
-	guarding_send_ending(g, why);
+	send_ending(g, why);
 	finish_and_exit(g, (struct guard_event){ .type = GUARD_EMPTY });
 }
 
@@ -272,7 +764,10 @@ static void await_order(struct guarding *g)
 	if (received != IPC_DONE || order.type != GUARD_ORDER_RUN)
 		_exit(0);
 	g->locked = order.locked;
-	g->fence = order.fence;
+	if (g->locked)
+		environment_write_fence(order.fence);
+	else
+		environment_drop_hold();
 	start_by_ms = arm_timers(g);
 	/* There is no offer for a lock of `file:` or an outer hold. */
 	if (g->locked && ((!shared_take(shared) &&
@@ -302,8 +797,7 @@ static void launch_command(struct guarding *g)
 	/* Asked here, because in a namespace the terminal's group has no number. */
 	const bool foreground = terminal_is_free(&g->s->terminal);
 
-	if (g->s->run->contain ? guarding_contain(g, foreground)
-			       : guarding_start_command(g, foreground))
+	if (g->s->run->contain ? start_contained(g, foreground) : start_command(g, foreground))
 		finish_and_exit(g, last_event(g));
 }
 
@@ -320,7 +814,7 @@ static void send_end(struct guarding *g)
 {
 	int left;
 
-	guarding_send(g, (struct guard_event){ .type = GUARD_EXITED, .value = g->status });
+	send_event(g, (struct guard_event){ .type = GUARD_EXITED, .value = g->status });
 	g->end_sent = true;
 	if (g->stopping)
 		return;
@@ -328,8 +822,8 @@ static void send_end(struct guarding *g)
 	/* At least one child is left, even if the sweep has not seen it. */
 	if (g->s->run->contain && left > 0)
 		left--;		/* the namespace's init */
-	guarding_send(g, (struct guard_event){ .type = GUARD_LEFTOVERS,
-					       .value = left > 0 ? left : 1 });
+	send_event(g,
+		   (struct guard_event){ .type = GUARD_LEFTOVERS, .value = left > 0 ? left : 1 });
 	if (g->s->run->wait_for_leftovers)
 		return;
 	g->ending_leftovers = true;
@@ -340,11 +834,11 @@ static void send_end(struct guarding *g)
 static void child_changed(struct guarding *g, int status)
 {
 	/* Reports come first. An init that was killed has not reported the command's end. */
-	guarding_read_reports(g);
+	read_reports(g);
 	if (!g->s->run->contain)
-		guarding_command_changed(g, status);
+		command_changed(g, status);
 	else if (!g->ended)
-		guarding_command_changed(g, SIGKILL);
+		command_changed(g, SIGKILL);
 	if (!WIFSTOPPED(status))
 		g->child = 0;
 }
@@ -374,7 +868,7 @@ static void reap_children(struct guarding *g)
 	/* A child is left. With --contain it is init, which reports leftovers. */
 	if (g->ended && !g->s->run->contain)
 		g->leftovers = true;
-	if (g->leftovers && !g->end_sent && !guarding_is_unused(g))
+	if (g->leftovers && !g->end_sent && !is_unused(g))
 		send_end(g);
 }
 
@@ -390,7 +884,7 @@ static void forward_signal(struct guarding *g, pid_t target, int sig)
 	if (g->end_sent && !g->stopping && sig != SIGTSTP && sig != SIGCONT)
 		signal_leftovers(g, sig);
 	else if (g->command && kill(target, sig) && errno == EPERM)
-		guarding_send(g, (struct guard_event){ .type = GUARD_STUCK, .value = g->command });
+		send_event(g, (struct guard_event){ .type = GUARD_STUCK, .value = g->command });
 }
 
 static void obey_order(struct guarding *g)
@@ -433,7 +927,7 @@ static void __attribute__((noreturn)) guard_loop(struct guarding *g)
 		poll(fds, POLLED, clock_poll_timeout(wake_ms));
 		/* First, because the next holder waits; then again for the signals' children. */
 		if (fds[REPORT].revents)
-			guarding_read_reports(g);
+			read_reports(g);
 		reap_children(g);
 		if (signals_drain(g->s->signals))
 			reap_children(g);
@@ -447,7 +941,7 @@ static void __attribute__((noreturn)) guard_loop(struct guarding *g)
 	}
 }
 
-void guarding_main(const struct supervisor *s, int fd)
+void guard_main(const struct supervisor *s, int fd)
 {
 	struct guarding g = {
 		.s = s, .fd = fd, .hold_fd = -1, .report_fd = -1,

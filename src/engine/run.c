@@ -17,9 +17,9 @@
 #include "base/duration.h"
 #include "base/ipc.h"
 #include "base/signals.h"
-#include "base/text.h"
 #include "lock/hold.h"
 #include "lock/lease.h"
+#include "environment.h"
 #include "supervisor.h"
 
 /* ---- --on-lost-run: a shell command that runs at the end ---- */
@@ -30,15 +30,9 @@
 static void __attribute__((noreturn)) shell_main(const struct supervisor *s)
 {
 	const int nothing = open("/dev/null", O_RDONLY | O_CLOEXEC);
-	char digits[TEXT_DIGITS_SIZE] = "";
 
-	/* The fence of a hold that was joined may not be known. */
-	if (s->fence)
-		text_digits(digits, s->fence);
-	setenv("DLOCK_NAME", s->run->name, 1);
-	setenv("DLOCK_BACKEND", s->run->uri_text, 1);
-	setenv("DLOCK_FENCE", digits, 1);
 	setenv("DLOCK_REASON", s->lost_reason, 1);
+	environment_write_fence(s->fence);
 	/* A dlock in the shell must not join the hold that was lost. */
 	unsetenv("DLOCK_TOKEN");
 	/* The shell's children are killed with it. */

@@ -278,30 +278,15 @@ int supervisor_hold_fd(const struct supervisor *s)
 	return s->backend ? s->local_grant.hold_fd : s->keeper.hold_fd;
 }
 
-/* Prepare what the guard needs, once. */
-static void prepare_guard(struct supervisor *s)
-{
-	/* The descriptors of an outer hold are not this run's to free. */
-	const bool local = s->run->driver->local && !s->joined;
-	char *nowhere;
-
-	s->envp = environment_make(s->run->name, s->token, s->level, s->run->uri_text,
-				   &s->fence_text);
-	if (s->run->run_if_down)
-		s->bare_envp = environment_make(s->run->name, NULL, 0, s->run->uri_text, &nowhere);
-	terminal_open(&s->terminal);
-	/* The supervisor's release reports the result. */
-	s->unlocks = local && s->run->mode == HOLD_EXCLUSIVE && !s->run->min_hold_ms &&
-		     !s->run->once_ms;
-	s->inherits = local && !s->run->closes;
-	if (supervisor_reports(s, LEVEL_STEP))
-		s->printed_fd = eventfd(0, EFD_CLOEXEC);
-}
-
 int supervisor_start_guard(struct supervisor *s, struct error *err)
 {
-	if (!s->envp)
-		prepare_guard(s);
+	/* Once, also when another guard follows one that was killed. */
+	if (!s->terminal.group) {
+		environment_set_hold(s->run->name, s->run->uri_text, s->token, s->level);
+		terminal_open(&s->terminal);
+		if (supervisor_reports(s, LEVEL_STEP))
+			s->printed_fd = eventfd(0, EFD_CLOEXEC);
+	}
 	return guard_start(&s->guard, s, err);
 }
 

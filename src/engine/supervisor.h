@@ -61,19 +61,6 @@ struct supervisor {
 	bool check_now;			/* verify a local lock now */
 	struct keeper keeper;
 	struct child guard;
-	char *const *envp;		/* of a command under the lock; NULL: not made yet */
-	char *const *bare_envp;		/* of a command without it */
-	char *fence_text;		/* in envp: where the guard writes the fence's digits */
-	/*
-	 * The hold is a flock(2) on guard_run()'s descriptor: the guard frees it as soon as the
-	 * tree is dead, even if the supervisor is stopped.
-	 */
-	bool unlocks;
-	/*
-	 * The command inherits that descriptor: if supervisor and guard are killed at once, the
-	 * lock is held until the whole tree is dead.
-	 */
-	bool inherits;
 	/* eventfd: readable when GUARD_STARTED was printed; -1: it is not printed */
 	int printed_fd;
 	int64_t continued_ms;		/* when the command was last continued after a stop */
