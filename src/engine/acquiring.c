@@ -220,7 +220,7 @@ void supervisor_give_up(struct supervisor *s)
 
 	/*
 	 * The keeper has sent no request that could leave a trace (mark_engaged() in
-	 * keeper_acquire.c), or it has removed its trace.
+	 * keeper_process.c), or it has removed its trace.
 	 */
 	if (!atomic_load(&s->shared->engaged) || s->last_word.last) {
 		child_end(&s->keeper.child);

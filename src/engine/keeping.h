@@ -3,8 +3,8 @@
  * The keeper's process, from the inside. From its start to its end:
  *
  *	keeping_main()			keeper_process.c
- *	  keeping_acquire()		acquires the lock and offers it: keeper_acquire.c
- *	  keeping_join()		or joins an outer hold: keeper_join.c
+ *	  acquire_lock()		acquires the lock and offers it
+ *	  join_hold()			or joins an outer hold
  *	  then in a loop, until the tree is dead:
  *	    continue_supervisor()	which ends the tree of a dead guard
  *	    keeping_sleep()		sleeps
@@ -131,53 +131,6 @@ void keeping_release(struct keeping *k, bool was_held);
 
 /* Retain the lock in this process for keep_ms. The supervisor does not wait for it. */
 void keeping_keep(struct keeping *k, int64_t keep_ms);
-
-/* ---- keeper_acquire.c ---- */
-
-/* Acquire, wait, and offer the lock; end the process if the supervisor does not take it. */
-void keeping_acquire(struct keeping *k, struct grant *grant);
-
-/* ---- keeper_join.c ---- */
-
-/*
- * A `dlock run` with a valid token joins the hold of another process, such as that of `dlock
- * acquire`. The nested run's keeper (keeper_join.c) renews the hold every third of its TTL while
- * the command runs, publishes the lease's end for guard and supervisor, and neither acquires nor
- * releases the lock.
- *
- * The keeper asks the daemon of the hold, if there is one (keeper_daemon.c), through its socket:
- *
- *	nested keeper			daemon
- *	JOIN		->	checks that the hold covers the request's mode, and renews
- *			<-	fence, lease and TTL; the connection is the share
- *	STAY		->	every third of the TTL: renews
- *			<-	lease and TTL
- *	VERIFY		->	when the command's tree is dead: is the lock still held?
- *
- * A nested `dlock acquire` asks once, with NEST, which verifies and renews. STAY and VERIFY are for
- * holds that live with the daemon's session or descriptors. For leases the keeper asks the backend.
- *
- * The nested run's keeper, guard and supervisor have the share until the tree is dead. Until then
- * the death of the daemon does not free a lock that lives in a descriptor, and a daemon whose
- * process has ended does not end. The nested keeper notices the daemon's end at once. The hold is
- * then lost if it lived with the daemon; otherwise the keeper asks the backend.
- */
-
-/* Join the hold, and send the result. Ends the process if it cannot be joined. */
-void keeping_join(struct keeping *k, struct grant *grant);
-
-/*
- * For `dlock acquire` with a token: verify the hold, renew it for the longer of the requested TTL
- * and its own, write the fence to shared memory, send the result, and end the process.
- */
-void keeping_nest_exit(struct keeping *k) __attribute__((noreturn));
-
-/* As the backend's renew() and verify(); ask the daemon for a hold that lives with it. */
-enum outcome keeping_renew_joined(struct keeping *k, struct grant *grant);
-enum outcome keeping_verify_joined(struct keeping *k);
-
-/* The command's tree is dead: send whether the lock was held until now, and end the process. */
-void keeping_end_joined_exit(struct keeping *k) __attribute__((noreturn));
 
 /* ---- keeper_daemon.c ---- */
 
