@@ -7,7 +7,6 @@
 #include <unistd.h>
 
 #include "base/duration.h"
-#include "base/pidfd.h"
 #include "base/process.h"
 #include "base/signals.h"
 #include "engine/keeper_socket.h"

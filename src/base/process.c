@@ -1,50 +1,49 @@
 /* SPDX-License-Identifier: MIT */
-/* Reads /proc/PID/status and /proc/PID/comm. */
+/* Reads /proc/PID/status and /proc/PID/comm; calls pidfd_open(2) and pidfd_send_signal(2). */
 #include "process.h"
 
+#include <errno.h>
+#include <poll.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
+#include "error.h"
 #include "textfile.h"
 
 #define PATH_SIZE 64
 /* /proc/PID/status has about 1500 bytes, and the lines that are read are in the first half. */
 #define STATUS_SIZE 4096
 
-bool process_proc_usable(void)
-{
-	char status[STATUS_SIZE], *next;
-	const char *line;
-
-	textfile_start("/proc/self/status", status, sizeof(status));
-	line = strstr(status, "\nPid:");
-	if (!line || strtol(line + strlen("\nPid:"), NULL, 10) != getpid())
-		return false;
-	/*
-	 * A process has a pid in its own namespace and in each one above. The line lists them from
-	 * the namespace of this /proc on: a second number means that this is one above.
-	 */
-	line = strstr(status, "\nNSpid:");
-	if (!line)
-		return true;
-	strtol(line + strlen("\nNSpid:"), &next, 10);
-	return next[strspn(next, " \t")] == '\n';
-}
-
-/* Read a value with sscanf() from the line of /proc/PID/status that matches. False: none does. */
+/*
+ * Read a value with sscanf() from the line of /proc/PID/status that matches; pid 0: of what /proc
+ * takes for this process. False: none does.
+ */
 static bool read_status(pid_t pid, const char *format, void *value)
 {
-	char path[PATH_SIZE], status[STATUS_SIZE];
+	char path[PATH_SIZE] = "/proc/self/status", status[STATUS_SIZE];
 	const char *line;
 
-	snprintf(path, sizeof(path), "/proc/%d/status", (int)pid);
+	if (pid)
+		snprintf(path, sizeof(path), "/proc/%d/status", (int)pid);
 	textfile_start(path, status, sizeof(status));
 	for (line = status; line; line = strchr(line + 1, '\n'))
 		if (sscanf(line, format, value) == 1)
 			return true;
 	return false;
+}
+
+bool process_proc_usable(void)
+{
+	int number;
+
+	/*
+	 * A process has a pid in its own namespace and in each one above. NSpid lists them from the
+	 * namespace of this /proc on: a second number means that this is one above.
+	 */
+	return read_status(0, " Pid: %d", &number) && number == getpid() &&
+	       !read_status(0, " NSpid: %*d %d", &number);
 }
 
 pid_t process_parent(pid_t pid)
@@ -76,4 +75,32 @@ bool process_is_dead(pid_t pid)
 	char state;
 
 	return !read_status(pid, " State: %c", &state) || state == 'Z' || state == 'X';
+}
+
+int pidfd_open_once(pid_t pid)
+{
+	/* The descriptor is always close-on-exec. */
+	return (int)syscall(SYS_pidfd_open, pid, 0);
+}
+
+int pidfd_init(struct pidfd *process, pid_t pid, struct error *err)
+{
+	*process = (struct pidfd){ .fd = pidfd_open_once(pid), .pid = pid };
+	if (process->fd < 0 && errno == ESRCH)
+		return error_set(err, ERROR_USAGE, 0, "there is no such process");
+	if (process->fd < 0)
+		return error_set(err, ERROR_INTERNAL, errno, "pidfd_open");
+	return pidfd_ended(process) ? error_set(err, ERROR_USAGE, 0, "that process has ended") : 0;
+}
+
+bool pidfd_ended(const struct pidfd *process)
+{
+	struct pollfd ended = { .fd = process->fd, .events = POLLIN };
+
+	return poll(&ended, 1, 0) > 0;
+}
+
+int pidfd_signal(const struct pidfd *process, int sig)
+{
+	return (int)syscall(SYS_pidfd_send_signal, process->fd, sig, NULL, 0);
 }

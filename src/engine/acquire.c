@@ -7,7 +7,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "base/pidfd.h"
+#include "base/process.h"
 #include "supervisor.h"
 
 /*

@@ -8,7 +8,7 @@
 #include <unistd.h>
 
 #include "base/ipc.h"
-#include "base/pidfd.h"
+#include "base/process.h"
 #include "keeping.h"
 
 /* The time to release for a keeper whose events cannot be received. */

@@ -20,7 +20,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/ipc.h"
-#include "base/pidfd.h"
+#include "base/process.h"
 #include "base/system_log.h"
 #include "lock/hold.h"
 #include "lock/hold_mode.h"

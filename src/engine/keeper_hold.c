@@ -17,7 +17,7 @@
 
 #include "base/clock.h"
 #include "base/ipc.h"
-#include "base/pidfd.h"
+#include "base/process.h"
 #include "base/signals.h"
 #include "base/system_log.h"
 #include "lock/hold.h"

@@ -16,7 +16,7 @@
 
 #include "base/clock.h"
 #include "base/fds.h"
-#include "base/pidfd.h"
+#include "base/process.h"
 #include "lock/hold.h"
 #include "lock/lease.h"
 #include "lock/view.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Tests src/base/pidfd.c. */
+/* Tests src/base/process.c. */
 #include <errno.h>
 #include <poll.h>
 #include <signal.h>
@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 #include "base/error.h"
-#include "base/pidfd.h"
+#include "base/process.h"
 #include "unit.h"
 
 static void test_process(void)
