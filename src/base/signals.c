@@ -138,11 +138,6 @@ bool signals_fatal(const struct signals *signals, int sig)
 	}
 }
 
-bool signals_forwarded(int sig)
-{
-	return sig != SIGCHLD && sig != SIGPIPE && sig != SIGTTIN && sig != SIGTTOU;
-}
-
 void signals_stop_self(int sig, bool group)
 {
 	sigset_t one;

@@ -45,9 +45,6 @@ void signals_restore(const struct signals *signals);
 /* Would sig end a program that was started with these dispositions and does not handle it? */
 bool signals_fatal(const struct signals *signals, int sig);
 
-/* Does dlock pass sig on to the command? */
-bool signals_forwarded(int sig);
-
 /* Stop this process, or with group its process group, by the default action of sig. */
 void signals_stop_self(int sig, bool group);
 

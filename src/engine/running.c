@@ -131,7 +131,8 @@ static void forward_signals(struct supervisor *s)
 			continue;
 		if (sig == SIGTSTP || sig == SIGCONT)
 			s->terminal.stop_typed = sig == SIGTSTP && info.ssi_code == SI_KERNEL;
-		if (!signals_forwarded(sig))
+		/* These are for this process alone. */
+		if (sig == SIGCHLD || sig == SIGPIPE || sig == SIGTTIN || sig == SIGTTOU)
 			continue;
 		if (sig == SIGCONT && command_of(s) && terminal_is_free(&s->terminal))
 			terminal_give(&s->terminal, command_of(s));

@@ -2,13 +2,13 @@
 /* The default directories, and the names of lock files. */
 #include "path.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/error.h"
-#include "base/private_dir.h"
 #include "lock/uri.h"
 
 #define SUFFIX ".lock"
@@ -38,6 +38,42 @@ bool file_path_of_user(uid_t user, int number, char path[static FILE_DEFAULT_SIZ
 	return number < 2;
 }
 
+/*
+ * Make a directory with mode 0700 unless it exists. Refuses a path that is not a directory, such as
+ * a symbolic link, that belongs to another user, or that other users can enter. 0, or -1 with *err.
+ */
+static int make_private(const char *path, struct error *err)
+{
+	struct stat info;
+
+	if (mkdir(path, 0700) && errno != EEXIST)
+		return error_set(err, ERROR_UNAVAILABLE, errno, "cannot create directory %s", path);
+	if (lstat(path, &info))
+		return error_set(err, ERROR_UNAVAILABLE, errno, "%s", path);
+	if (!S_ISDIR(info.st_mode))
+		return error_set(err, ERROR_REFUSED, 0,
+				 "%s is not a directory; somebody else may have made it: remove it",
+				 path);
+	if (info.st_uid != geteuid() || (info.st_mode & 077))
+		return error_set(err, ERROR_REFUSED, 0,
+				 "%s is not private: want owner uid %u and mode 0700", path,
+				 (unsigned)geteuid());
+	return 0;
+}
+
+/*
+ * After make_private() has failed: would it fail in every other process, so that all of them use
+ * another directory? Not if it has refused the path, or if there was no space, because the next
+ * process may find some.
+ */
+static bool is_impossible(const struct error *err)
+{
+	if (err->kind != ERROR_UNAVAILABLE)
+		return false;
+	return err->errnum == ENOENT || err->errnum == ENOTDIR || err->errnum == EROFS ||
+	       err->errnum == EACCES || err->errnum == EPERM;
+}
+
 char *file_path_default(struct error *err)
 {
 	static char path[FILE_DEFAULT_SIZE];
@@ -46,9 +82,9 @@ char *file_path_default(struct error *err)
 
 	do {
 		file_path_of_user(geteuid(), number, path);
-		if (!private_dir_make(path, &why))
+		if (!make_private(path, &why))
 			return path;
-	} while (!number++ && private_dir_impossible(&why));
+	} while (!number++ && is_impossible(&why));
 	*err = why;
 	if (why.kind == ERROR_UNAVAILABLE)
 		error_set(err, ERROR_UNAVAILABLE, 0, "%.440s; name a directory: -b file:///PATH",
