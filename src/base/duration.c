@@ -5,7 +5,6 @@
 #include <inttypes.h>
 #include <stdbool.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
@@ -119,15 +118,11 @@ const char *duration_format(int64_t ms, char *buf, size_t size)
 /* Parse one or two digits, a colon and two digits. */
 static bool read_time(const char *text, struct tm *time)
 {
-	const size_t hours = strspn(text, DIGITS);
+	const char *end = strptime(text, "%H:%M", time);
 
-	if (hours < 1 || hours > 2 || text[hours] != ':' || strspn(text + hours + 1, DIGITS) != 2 ||
-	    text[hours + 3])
-		return false;
-	time->tm_hour = (int)strtol(text, NULL, 10);
-	time->tm_min = (int)strtol(text + hours + 1, NULL, 10);
 	time->tm_sec = 0;
-	return time->tm_hour < 24 && time->tm_min < 60;
+	/* strptime() accepts spaces, and a minute of one digit. */
+	return end && !*end && end[-3] == ':' && strspn(text, DIGITS ":") == strlen(text);
 }
 
 int time_of_day_next(const char *text, int64_t now_ms, int64_t *at_ms, struct error *err)

@@ -26,35 +26,21 @@ int fds_close_inherited(void)
 	return close_range((unsigned int)fd, ~0U, 0);
 }
 
-/* Open a descriptor whose reading and writing fail with EBADF. */
-static int open_nothing(void)
-{
-	return open("/", O_PATH | O_CLOEXEC);
-}
-
-void fds_drop_standard(void)
-{
-	int null = open("/dev/null", O_RDWR | O_CLOEXEC);
-
-	if (null < 0)
-		null = open_nothing();
-	for (int fd = 0; fd < FIRST; fd++)
-		if (null < 0)
-			close(fd);
-		else if (fd != null)
-			dup2(null, fd);
-	if (null >= FIRST)
-		close(null);
-}
-
 void fds_fill_standard(void)
 {
 	int last;
 
 	/* The kernel returns the lowest free number. */
 	do {
-		last = open_nothing();
+		last = open("/", O_PATH | O_CLOEXEC);
 	} while (last >= 0 && last < FIRST);
 	if (last >= FIRST)
 		close(last);
+}
+
+void fds_drop_standard(void)
+{
+	for (int fd = 0; fd < FIRST; fd++)
+		close(fd);
+	fds_fill_standard();
 }

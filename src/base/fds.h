@@ -13,12 +13,12 @@
  */
 int fds_close_inherited(void);
 
-/* Replace standard input, output and error by /dev/null. */
-void fds_drop_standard(void);
-
 /*
  * Open those of the descriptors 0 to 2 that are closed, so that no later file is mistaken for
  * standard input, output or error. Reading and writing fail with EBADF as on a closed descriptor,
  * and an exec closes them.
  */
 void fds_fill_standard(void);
+
+/* Replace standard input, output and error by such descriptors. */
+void fds_drop_standard(void);

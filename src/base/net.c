@@ -83,14 +83,11 @@ static int connect_address(const struct sockaddr *address, socklen_t length, int
 	if (net_wait(fd, POLLOUT, deadline_ms, cancel_fd, err)) {
 		if (err->kind == ERROR_UNAVAILABLE)
 			error_set(err, ERROR_UNAVAILABLE, ETIMEDOUT, "cannot connect");
-		goto fail;
-	}
-	if (getsockopt(fd, SOL_SOCKET, SO_ERROR, &failure, &size) || failure) {
+	} else if (getsockopt(fd, SOL_SOCKET, SO_ERROR, &failure, &size) || failure) {
 		error_set(err, ERROR_UNAVAILABLE, failure ? failure : errno, "cannot connect");
-		goto fail;
+	} else {
+		return fd;
 	}
-	return fd;
-fail:
 	close(fd);
 	return -1;
 }

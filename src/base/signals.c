@@ -14,15 +14,13 @@
 int signals_init(struct signals *signals, struct error *err)
 {
 	struct sigaction action;
+	static const int faults[] = { SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT };
 	sigset_t all;
 
 	sigfillset(&all);
 	/* A fault must end this process at once. */
-	sigdelset(&all, SIGSEGV);
-	sigdelset(&all, SIGBUS);
-	sigdelset(&all, SIGFPE);
-	sigdelset(&all, SIGILL);
-	sigdelset(&all, SIGABRT);
+	for (size_t i = 0; i < sizeof(faults) / sizeof(faults[0]); i++)
+		sigdelset(&all, faults[i]);
 	sigprocmask(SIG_BLOCK, &all, &signals->mask);
 
 	sigemptyset(&signals->ignored);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Checks and cleans UTF-8, and parses numbers and pairs. */
+/* Checks and cleans UTF-8, and parses numbers. */
 #include "text.h"
 
 #include <string.h>
@@ -56,26 +56,18 @@ bool text_is_clean(const char *text, size_t length)
 
 size_t text_clean(const char *text, size_t length, char *buf, size_t size)
 {
-	size_t used = 0, step;
+	size_t used = 0, step, wanted;
 	bool control;
 
-	if (size == 0)
-		return 0;
-	while (length > 0) {
+	for (; length > 0; text += step, length -= step) {
 		step = text_char(text, length, &control);
-		if (step == 0 || control) {
-			if (used + 1 >= size)
-				break;
-			buf[used++] = '?';
-			step = step ? step : 1;
-		} else {
-			if (used + step >= size)
-				break;
-			memmove(buf + used, text, step);
-			used += step;
-		}
-		text += step;
-		length -= step;
+		control |= step == 0;
+		step = step ? step : 1;
+		wanted = control ? 1 : step;
+		if (used + wanted >= size)
+			break;
+		memmove(buf + used, control ? "?" : text, wanted);
+		used += wanted;
 	}
 	buf[used] = '\0';
 	return used;
@@ -100,28 +92,6 @@ const char *text_quote(const char *text, size_t length,
 	if (length > TEXT_QUOTE_SIZE - sizeof(dots))
 		memcpy(buf + used, dots, sizeof(dots));
 	return buf;
-}
-
-bool text_next_pair(const char **rest, const char *end, struct text_pair *pair)
-{
-	const char *start, *pair_end, *equals;
-
-	while (*rest < end) {
-		start = *rest;
-		pair_end = memchr(start, '&', (size_t)(end - start));
-		if (!pair_end)
-			pair_end = end;
-		*rest = pair_end + (pair_end < end);
-		equals = memchr(start, '=', (size_t)(pair_end - start));
-		if (!equals)
-			continue;
-		*pair = (struct text_pair){
-			.key = start, .key_length = (size_t)(equals - start),
-			.value = equals + 1, .length = (size_t)(pair_end - equals - 1),
-		};
-		return true;
-	}
-	return false;
 }
 
 bool text_number(const char *text, size_t length, int64_t *number)

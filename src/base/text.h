@@ -33,7 +33,7 @@ bool text_is_clean(const char *text, size_t length);
 
 /*
  * Copy text with '?' for each control character and each byte that is not UTF-8, and add a NUL.
- * Text that does not fit is cut at the end of a character. buf may be text itself, because the copy
+ * Text that does not fit is cut at the end of a character. size is 1 or more. buf may be text itself, because the copy
  * is not longer. Returns the length written.
  */
 size_t text_clean(const char *text, size_t length, char *buf, size_t size);
@@ -46,20 +46,6 @@ size_t text_characters(const char *text);
 /* As text_clean(), with "..." behind a text that is cut. Returns buf. */
 const char *text_quote(const char *text, size_t length,
 		       char buf[static TEXT_QUOTE_SIZE]);
-
-/* A part KEY=VALUE of a longer text, neither of them terminated by a NUL. */
-struct text_pair {
-	const char *key;
-	size_t key_length;
-	const char *value;
-	size_t length;
-};
-
-/*
- * Read the next pair from the text between *rest and end, and move *rest behind it. '&' separates
- * pairs; a part without '=' is skipped. False: there is no other pair.
- */
-bool text_next_pair(const char **rest, const char *end, struct text_pair *pair);
 
 /* Parse decimal digits. False: other characters, or too large for *number. Empty text is 0. */
 bool text_number(const char *text, size_t length, int64_t *number);

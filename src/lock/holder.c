@@ -141,19 +141,26 @@ static bool get_text(const char *value, size_t length, char *buf, size_t size)
 	return true;
 }
 
-static bool get_pair(struct holder *holder, const struct text_pair *pair)
+/* Read KEY=VALUE. False: it is none, or the value is bad. */
+static bool get_pair(struct holder *holder, const char *key, size_t length)
 {
+	const char *equals = memchr(key, '=', length), *value;
+	size_t key_length;
 	int64_t number;
 
+	if (!equals)
+		return false;
+	value = equals + 1;
+	key_length = (size_t)(equals - key);
+	length -= key_length + 1;
 	for (const struct field *field = fields; field < fields + FIELD_COUNT; field++) {
 		char *to = (char *)holder + field->at;
 
-		if (strlen(field->key) != pair->key_length ||
-		    memcmp(pair->key, field->key, pair->key_length) != 0)
+		if (strlen(field->key) != key_length || memcmp(key, field->key, key_length) != 0)
 			continue;
 		if (field->size)
-			return get_text(pair->value, pair->length, to, field->size);
-		if (!text_number(pair->value, pair->length, &number) || !number)
+			return get_text(value, length, to, field->size);
+		if (!text_number(value, length, &number) || !number)
 			return false;
 		memcpy(to, &number, sizeof(number));
 		return true;
@@ -163,13 +170,15 @@ static bool get_pair(struct holder *holder, const struct text_pair *pair)
 
 int holder_decode(struct holder *holder, const char *text, size_t length)
 {
-	const char *remaining = text;
-	struct text_pair pair;
+	const char *const end = text + length, *next;
 	bool any = false;
 
 	memset(holder, 0, sizeof(*holder));
-	while (text_next_pair(&remaining, text + length, &pair))
-		any |= get_pair(holder, &pair);
+	for (const char *pair = text; pair < end; pair = next + (next < end)) {
+		next = memchr(pair, '&', (size_t)(end - pair));
+		next = next ? next : end;
+		any |= get_pair(holder, pair, (size_t)(next - pair));
+	}
 	return any ? 0 : -1;
 }
 

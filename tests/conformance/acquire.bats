@@ -1308,7 +1308,7 @@ zombie() {
 	for fd in "/proc/$KEEPER/fd"/*; do
 		target=$(readlink "$fd")
 		case ${fd##*/}:$target in
-		[012]:/dev/null | *:anon_inode:* | *:"$LOCKS"/*) continue ;;
+		[012]:/ | *:anon_inode:* | *:"$LOCKS"/*) continue ;;
 		*:pipe:* | *:socket:*) ;;
 		*) fail "open in the keeper: ${fd##*/} $target" ;;
 		esac

@@ -51,9 +51,6 @@ static void test_clean(void)
 		CHECK_INT(text_clean("\xc3\xa9\xe2\x82\xac!", 6, buf, size), want[size - 1]);
 		CHECK_INT(strlen(buf), want[size - 1]);
 	}
-	memset(buf, 'x', sizeof(buf));
-	CHECK_INT(text_clean("abc", 3, buf, 0), 0);
-	CHECK_INT(buf[0], 'x');
 }
 
 static void test_quote(void)
@@ -90,26 +87,6 @@ static void test_digits(void)
 	}
 }
 
-static void test_pairs(void)
-{
-	static const char text[] = "a=1&none&=&b=x=y&&c=";
-	static const struct {
-		const char *key, *value;
-	} pairs[] = { { "a", "1" }, { "", "" }, { "b", "x=y" }, { "c", "" } };
-	const char *rest = text;
-	struct text_pair pair;
-
-	for (size_t i = 0; i < ARRAY_SIZE(pairs); i++) {
-		unit_case("text_next_pair %zu", i);
-		CHECK(text_next_pair(&rest, text + strlen(text), &pair));
-		CHECK_INT(pair.key_length, strlen(pairs[i].key));
-		CHECK(!memcmp(pair.key, pairs[i].key, pair.key_length));
-		CHECK_INT(pair.length, strlen(pairs[i].value));
-		CHECK(!memcmp(pair.value, pairs[i].value, pair.length));
-	}
-	CHECK(!text_next_pair(&rest, text + strlen(text), &pair));
-}
-
 static void test_number(void)
 {
 	static const struct {
@@ -135,7 +112,6 @@ static void test_number(void)
 int main(void)
 {
 	test_digits();
-	test_pairs();
 	test_number();
 	test_char();
 	test_clean();
