@@ -72,55 +72,32 @@ void environment_drop_hold(void)
 	unsetenv("DLOCK_FENCE");
 }
 
-/* The search of environment_find_token(), and the best token so far. */
-struct search {
-	const char *name;
-	uint64_t backend;
-	char *token;
-	int level;
-	enum token_scope scope;
-};
-
-/* Use a token if it matches the lock better than the one that was found before. */
-static void adopt_token(struct search *search, const char token[static TOKEN_SIZE], int level)
-{
-	const enum token_scope scope = token_scope(token, search->name, search->backend);
-
-	if (scope <= search->scope)
-		return;
-	search->scope = scope;
-	search->level = level;
-	memcpy(search->token, token, TOKEN_SIZE);
-}
-
-static void search_outer(struct search *search)
-{
-	char *outer = memory_copy(get_env("DLOCK_OUTER")), *next = outer, *text, token[TOKEN_SIZE];
-	struct error ignored;
-	int level;
-
-	while ((text = strsep(&next, " ")))
-		if (!token_read(text, token, &level, &ignored))
-			adopt_token(search, token, level);
-	free(outer);
-}
-
 int environment_find_token(const char *name, uint64_t backend, char token[static TOKEN_SIZE],
 			   int *level, enum token_scope *scope, struct error *err)
 {
-	struct search search = { .name = name, .backend = backend, .token = token,
-				 .scope = TOKEN_OF_OTHER };
-	char inner[TOKEN_SIZE];
+	char found[TOKEN_SIZE], *tokens, *next, *text;
+	enum token_scope found_scope;
+	struct error ignored;
+	int found_level;
 
 	*level = 0;
 	*scope = TOKEN_OF_OTHER;
 	if (!get_env("DLOCK_TOKEN")[0])
 		return 0;
-	if (token_read(get_env("DLOCK_TOKEN"), inner, level, err))
+	if (token_read(get_env("DLOCK_TOKEN"), found, &found_level, err))
 		return error_prefix(err, "DLOCK_TOKEN");
-	adopt_token(&search, inner, *level);
-	search_outer(&search);
-	*level = search.level;
-	*scope = search.scope;
+	tokens = next = memory_format("%s %s", get_env("DLOCK_TOKEN"), get_env("DLOCK_OUTER"));
+	while ((text = strsep(&next, " "))) {
+		if (token_read(text, found, &found_level, &ignored))
+			continue;
+		/* Only a better match replaces the innermost one. */
+		found_scope = token_scope(found, name, backend);
+		if (found_scope <= *scope)
+			continue;
+		*scope = found_scope;
+		*level = found_level;
+		memcpy(token, found, TOKEN_SIZE);
+	}
+	free(tokens);
 	return 0;
 }
