@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* One run: acquire the lock, run the command, release the lock. */
+/*
+ * One run: acquire the lock, run the command, release the lock. While the command runs, the
+ * supervisor handles signals, the terminal, events and deadlines.
+ */
 #include "run.h"
 
 #include <errno.h>
@@ -9,70 +12,431 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/eventfd.h>
 #include <sys/prctl.h>
+#include <sys/signalfd.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/clock.h"
 #include "base/duration.h"
 #include "base/ipc.h"
+#include "base/process.h"
 #include "base/signals.h"
 #include "lock/hold.h"
 #include "lock/lease.h"
 #include "environment.h"
 #include "supervisor.h"
 
-/* ---- --on-lost-run: a shell command that runs at the end ---- */
+/* ---- while the command runs ---- */
 
-/* The limit of the shell's time. */
-#define ON_LOST_MS 30000
-
-static void __attribute__((noreturn)) shell_main(const struct supervisor *s)
+/* Return the pid of the command; 0: not started yet. */
+static pid_t command_of(const struct supervisor *s)
 {
-	const int nothing = open("/dev/null", O_RDONLY | O_CLOEXEC);
-
-	setenv("DLOCK_REASON", s->lost_reason, 1);
-	environment_write_fence(s->fence);
-	/* A dlock in the shell must not join the hold that was lost. */
-	unsetenv("DLOCK_TOKEN");
-	/* The shell's children are killed with it. */
-	setpgid(0, 0);
-	/* In the background, reading from the terminal would stop the shell. */
-	dup2(nothing, STDIN_FILENO);
-	signals_restore(s->signals);
-	execl("/bin/sh", "sh", "-c", s->run->on_lost_run, (char *)NULL);
-	_exit(127);
+	return atomic_load(&s->shared->command);
 }
 
-/* Run the command of --on-lost-run, after the loss and the end of all other processes. */
-static void run_on_lost(const struct supervisor *s)
+/* Report that the keeper was killed. */
+static void report_unrenewed(const struct supervisor *s)
 {
-	const int64_t until_ms = clock_boot_ms() + ON_LOST_MS;
-	struct pollfd signal_fd = { .fd = s->signals->fd, .events = POLLIN };
-	int status = 0, sig = 0;
-	pid_t shell;
+	struct error err;
 
-	supervisor_log(s, LEVEL_STEP, "running the command of --on-lost-run");
-	shell = fork();
-	if (shell == 0)
-		shell_main(s);
-	if (shell < 0)
-		supervisor_log(s, LEVEL_ERROR, "--on-lost-run: cannot start a process: %s",
-			       strerror(errno));
-	while (shell > 0 && sig != SIGKILL && waitpid(shell, &status, WNOHANG) == 0) {
-		poll(&signal_fd, 1, clock_poll_timeout(until_ms));
-		sig = clock_boot_ms() < until_ms ? signals_next(s->signals, NULL) : SIGKILL;
-		if (sig && signals_fatal(s->signals, sig))
-			kill(-shell, sig);
+	/* A failure is reported at the end. */
+	if (ipc_has_failed(NULL))
+		return;
+	supervisor_keeper_died(s, &err);
+	supervisor_report(s, EVENT_NOT_RENEWED, LEVEL_WARNING, "%s; the lock cannot be renewed",
+			  err.message);
+}
+
+static void handle_holding(struct supervisor *s, const struct keeper_event *event)
+{
+	if (event->last) {
+		/* The keeper may report the release before this process has read the end. */
+		s->last_word = *event;
+		return;
 	}
-	if (sig == SIGKILL)
-		supervisor_log(s, LEVEL_WARNING, "the command of --on-lost-run has run for %d s "
-			       "and is killed", ON_LOST_MS / 1000);
-	else if (status)
-		supervisor_log(s, LEVEL_WARNING, WIFSIGNALED(status)
-			       ? "the command of --on-lost-run died of signal %d"
-			       : "the command of --on-lost-run ended with status %d",
-			       WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status));
+	switch (event->type) {
+	case KEEPER_LOST:
+		supervisor_lose(s, event->error.message);
+		break;
+	case KEEPER_TROUBLE:
+		supervisor_report(s, EVENT_NOT_RENEWED, LEVEL_WARNING,
+				  "cannot renew the lock: %s; trying again", event->error.message);
+		break;
+	case KEEPER_RENEWED:
+		supervisor_report(s, EVENT_RENEWED, LEVEL_WARNING, "the lock is renewed again");
+		break;
+	case KEEPER_GONE:
+		report_unrenewed(s);
+		break;
+	default:
+		break;
+	}
+}
+
+/*
+ * The pause between two continuations of a command that needs the terminal and stops again at once:
+ * dlock's job cannot be stopped if no shell could continue it.
+ */
+#define CONTINUE_MS 100
+
+/* Continue the command if that is due. Returns when to call this again; CLOCK_NEVER: no need. */
+static int64_t continue_command(struct supervisor *s)
+{
+	const int64_t now_ms = clock_boot_ms();
+
+	if (now_ms >= s->continue_ms) {
+		s->continue_ms = CLOCK_NEVER;
+		s->continued_ms = now_ms;
+		guard_signal(&s->guard, SIGCONT, true);
+	}
+	return s->continue_ms;
+}
+
+/* After Ctrl-Z, stop dlock's own job as the command did; fg continues both. */
+static void follow_stop(struct supervisor *s, int sig)
+{
+	bool foreground;
+
+	if (terminal_lend(&s->terminal, command_of(s), sig)) {
+		guard_signal(&s->guard, SIGCONT, true);
+		return;
+	}
+	foreground = terminal_take(&s->terminal, command_of(s));
+	if (s->terminal.fd < 0 || (sig == SIGSTOP && !foreground))
+		return;
+	/* A job that was stopped and continued must not be stopped a second time. */
+	signals_stop_self(sig, !s->terminal.stop_typed);
+	s->terminal.stop_typed = false;
+	if (terminal_is_free(&s->terminal))
+		terminal_give(&s->terminal, command_of(s));
+	s->continue_ms = s->continued_ms + CONTINUE_MS;
+}
+
+/*
+ * Handle Ctrl-Z and fg after the command's end, because its leftovers are not in the foreground.
+ * True: sig is one of these, and is not passed on.
+ */
+static bool follow_job(int sig)
+{
+	if (sig == SIGTSTP)
+		signals_stop_self(sig, false);
+	return sig == SIGTSTP || sig == SIGCONT || sig == SIGTTIN || sig == SIGTTOU;
+}
+
+static void forward_signals(struct supervisor *s)
+{
+	struct signalfd_siginfo info;
+	int sig;
+
+	while ((sig = signals_next(s->signals, &info))) {
+		/* `dlock break` asks for a check at once. */
+		if (sig == SIGURG && s->backend)
+			s->check_now = true;
+		if (s->awaits_leftovers && follow_job(sig))
+			continue;
+		if ((sig == SIGTTIN || sig == SIGTTOU) && info.ssi_code == SI_KERNEL)
+			terminal_wanted(&s->terminal, command_of(s));
+		/* This process has sent it for the terminal. */
+		if (sig == SIGCONT && info.ssi_pid == (uint32_t)getpid())
+			continue;
+		if (sig == SIGTSTP || sig == SIGCONT)
+			s->terminal.stop_typed = sig == SIGTSTP && info.ssi_code == SI_KERNEL;
+		/* These are for this process alone. */
+		if (sig == SIGCHLD || sig == SIGPIPE || sig == SIGTTIN || sig == SIGTTOU)
+			continue;
+		if (sig == SIGCONT && command_of(s) && terminal_is_free(&s->terminal))
+			terminal_give(&s->terminal, command_of(s));
+		/* Signals of the kernel, as a terminal's Ctrl-C, are for the whole group. */
+		guard_signal(&s->guard, sig, sig == SIGCONT || sig == SIGTSTP ||
+			     info.ssi_code == SI_KERNEL);
+	}
+}
+
+/* Report once that a process may not be signalled. */
+static void report_stuck(struct supervisor *s, pid_t pid)
+{
+	if (s->stuck_reported)
+		return;
+	s->stuck_reported = true;
+	supervisor_log(s, LEVEL_ERROR, "process %d of user %u may not be signalled by this user; "
+		       "the lock stays taken until that process ends", (int)pid,
+		       (unsigned)process_user(pid));
+}
+
+/* Check whether the command was never executed, and set the result. */
+static void check_unused(struct supervisor *s)
+{
+	const int exec_failure = atomic_load(&s->shared->exec_failure);
+	const int contain_failure = atomic_load(&s->shared->contain_failure);
+
+	s->reaped |= exec_failure || contain_failure;
+	if (exec_failure) {
+		s->result->end = RUN_EXEC_FAILED;
+		s->result->error.errnum = exec_failure;
+	} else if (contain_failure) {
+		s->result->end = RUN_FAILED;
+		error_set(&s->result->error, ERROR_INTERNAL, contain_failure, "--contain: this "
+			  "system gives no PID namespace");
+	}
+}
+
+static void handle_leftovers(struct supervisor *s, int count)
+{
+	const bool one = count == 1;
+
+	s->awaits_leftovers = s->run->wait_for_leftovers;
+	if (s->awaits_leftovers) {
+		supervisor_report(s, EVENT_LEFTOVERS, LEVEL_STEP,
+				  "the command has ended and left %d process%s running; keeping "
+				  "the lock until %s", count, one ? "" : "es",
+				  one ? "it ends" : "they end");
+		return;
+	}
+	supervisor_report(s, EVENT_LEFTOVERS, LEVEL_WARNING,
+			  "the command left %d process%s running; ending %s", count,
+			  one ? "" : "es", one ? "it" : "them");
+	supervisor_begin_stop(s);
+}
+
+static void handle_started(struct supervisor *s, pid_t pid)
+{
+	s->result->facts.command = pid;
+	supervisor_report(s, EVENT_STARTED, LEVEL_STEP, "the command runs, pid %d", (int)pid);
+	eventfd_write(s->printed_fd, 1);
+}
+
+static void handle_exited(struct supervisor *s, int status)
+{
+	/* The last event repeats it. */
+	if (s->has_exited)
+		return;
+	s->has_exited = true;
+	s->result->status = s->result->facts.status = status;
+	/* After a failure the guard has ended the command. */
+	s->reaped = s->result->facts.has_status = !ipc_has_failed(NULL);
+	s->result->from_terminal = terminal_take(&s->terminal, command_of(s));
+	if (WIFSIGNALED(status))
+		supervisor_report(s, EVENT_ENDED, LEVEL_STEP, "the command was killed by signal %d",
+				  WTERMSIG(status));
+	else
+		supervisor_report(s, EVENT_ENDED, LEVEL_STEP, "the command ended with status %d",
+				  WEXITSTATUS(status));
+}
+
+/* Report why the guard ends the command. */
+static void handle_endings(struct supervisor *s)
+{
+	const int endings = atomic_load(&s->shared->endings);
+
+	if (endings & ENDING_LEASE)
+		supervisor_expire(s);
+	if (endings & (ENDING_MAX_RUN | ENDING_UNTIL))
+		supervisor_overdue(s, endings & ENDING_MAX_RUN);
+}
+
+/* Handle an event of the guard. False: its process has ended, or the tree is dead. */
+static bool handle_guard(struct supervisor *s, const struct guard_event *event)
+{
+	switch (event->type) {
+	case GUARD_STUCK:
+		report_stuck(s, event->value);
+		/* The guard acts; this process could not do more. */
+		s->force_ms = CLOCK_NEVER;
+		break;
+	case GUARD_STOPPED:
+		follow_stop(s, event->value);
+		break;
+	case GUARD_ENDING:
+		handle_endings(s);
+		break;
+	case GUARD_STARTED:
+		handle_started(s, event->value);
+		break;
+	case GUARD_EXITED:
+		handle_exited(s, event->value);
+		break;
+	case GUARD_LEFTOVERS:
+		handle_leftovers(s, event->value);
+		break;
+	case GUARD_EMPTY:
+		break;
+	case GUARD_GONE:
+		return false;
+	}
+	if (!event->last)
+		return true;
+	check_unused(s);
+	handle_endings(s);
+	s->ended = true;
+	return false;
+}
+
+/*
+ * Return the end of a lease that is not enforced (--on-lost warn): then the lock is lost, even if
+ * the server does not answer.
+ */
+static int64_t unenforced_end(const struct supervisor *s)
+{
+	if (s->run->kill_on_lost || !s->protected || s->lost)
+		return CLOCK_NEVER;
+	return shared_lease(s->shared).end_ms;
+}
+
+/* Return when to stop the command for the current lease. */
+static struct lease_stop stop_of(const struct supervisor *s)
+{
+	return shared_stop(s->shared, s->run, s->protected);
+}
+
+/* Return when the guard must have ended the tree, because this process watches deadlines, too. */
+static int64_t force_at(const struct supervisor *s)
+{
+	return clock_earlier(s->force_ms, stop_of(s).force_ms);
+}
+
+/*
+ * Check a local lock, which has no keeper, because `dlock break` may take it away: as often as a
+ * lease would be renewed. Returns when to check again.
+ */
+static int64_t check_local(struct supervisor *s, int64_t check_ms)
+{
+	struct request request = s->request;
+	struct error err = { 0 };
+
+	if (!s->backend || !s->protected || s->lost)
+		return CLOCK_NEVER;
+	if (clock_boot_ms() < check_ms && !s->check_now)
+		return check_ms;
+	s->check_now = false;
+	request.text = NULL;
+	if (hold_renew(s->backend, &request, &s->local_grant, &err) == OUTCOME_LOST) {
+		eventfd_write(s->lost_fd, 1);
+		supervisor_lose(s, err.message);
+		return CLOCK_NEVER;
+	}
+	return lease_renew_at(clock_boot_ms(), s->run->ttl_ms);
+}
+
+/*
+ * Kill the command's group while /proc shows no tree. This process can only wait for the guard's
+ * orphans, which are its children now; the keeper is one, too, so the wait ends with the lease.
+ * True: wait on.
+ */
+static bool kill_unseen(const struct supervisor *s, int64_t lease_end_ms)
+{
+	siginfo_t info;
+
+	if (command_of(s))
+		kill(-command_of(s), SIGKILL);
+	return s->knows_excluded && clock_boot_ms() < lease_end_ms &&
+	       (!waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT | __WALL) || errno != ECHILD);
+}
+
+/*
+ * End the tree of a guard that is dead or does not act. The command, its child, dies with it
+ * (PR_SET_PDEATHSIG).
+ */
+static void end_tree(struct supervisor *s)
+{
+	const int64_t lease_end_ms = shared_lease(s->shared).end_ms;
+	int64_t pause_ms = 5;
+	pid_t refused;
+	int left;
+
+	child_end(&s->guard);
+	s->excluded.helper = s->keeper.child.pid;
+	while ((left = tree_signal(&s->excluded, 0, SIGKILL, &refused)) != 0) {
+		if (left < 0 && !kill_unseen(s, lease_end_ms))
+			break;
+		if (refused)
+			report_stuck(s, refused);
+		supervisor_pause(s, clock_boot_ms() + pause_ms);
+		if (pause_ms < 1000)
+			pause_ms *= 2;
+	}
+}
+
+/*
+ * Warn if /proc cannot be used. Called after the start of the command, which it would delay by 0.1
+ * ms. A namespace ends without /proc.
+ */
+static void check_proc(struct supervisor *s)
+{
+	if (s->run->contain || tree_usable())
+		return;
+	s->without_proc = true;
+	supervisor_log(s, LEVEL_WARNING, "/proc is missing or not that of this PID namespace: "
+		       "processes that leave the command's process group are not found");
+}
+
+/* After a failed message, let the guard end the command or start none. */
+static void stop_failed(struct supervisor *s)
+{
+	if (s->failed || !ipc_has_failed(NULL))
+		return;
+	s->failed = true;
+	guard_hang_up(&s->guard);
+	supervisor_begin_stop(s);
+}
+
+/* Return the descriptor that the hold lives with, here or in the keeper; -1: none. */
+static int hold_fd_of(const struct supervisor *s)
+{
+	if (!s->protected)
+		return -1;
+	return s->backend ? s->local_grant.hold_fd : s->keeper.hold_fd;
+}
+
+/* Run the command until its whole tree is dead. The guard must be started. */
+static void run_command(struct supervisor *s)
+{
+	struct keeper_event from_keeper;
+	struct guard_event from_guard;
+	int64_t check_ms, wake_ms;
+	bool alive = true;
+
+	guard_run(&s->guard, s->protected, s->fence, hold_fd_of(s));
+	check_ms = lease_renew_at(clock_boot_ms(), s->run->ttl_ms);
+	/* After the order, so that the command does not wait for the message. */
+	if (s->protected)
+		supervisor_report_acquired(s);
+	check_proc(s);
+	while (alive) {
+		stop_failed(s);
+		check_ms = check_local(s, check_ms);
+		if (clock_boot_ms() >= unenforced_end(s))
+			supervisor_expire(s);
+		wake_ms = clock_earlier(clock_earlier(force_at(s), check_ms), unenforced_end(s));
+		supervisor_sleep(s, clock_earlier(wake_ms, continue_command(s)));
+		forward_signals(s);
+		while (alive && guard_event(&s->guard, &from_guard))
+			alive = handle_guard(s, &from_guard);
+		while (s->protected && !s->last_word.last &&
+		       keeper_event(&s->keeper, &from_keeper))
+			handle_holding(s, &from_keeper);
+		if (alive && clock_boot_ms() >= stop_of(s).force_ms)
+			supervisor_expire(s);
+		if (clock_boot_ms() >= force_at(s))
+			break;
+	}
+	/* A guard that was killed by its timer has not reported why. */
+	if (!s->ended && clock_boot_ms() >= stop_of(s).term_ms)
+		supervisor_expire(s);
+	else if (!s->ended && clock_boot_ms() >= atomic_load(&s->shared->guard_dies_ms))
+		supervisor_lose(s, "the guard process did not act before the end of a lease");
+	if (!s->ended)
+		end_tree(s);
+	/* A command that was never started has no minimum hold. */
+	if (!command_of(s))
+		atomic_store(&s->shared->held_ms, 0);
+	s->ended = true;
+	s->ended_ms = clock_boot_ms();
+	s->last_lease = shared_lease(s->shared);
+	terminal_finish(&s->terminal, command_of(s));
+	if (!s->reaped)
+		s->result->status = SIGKILL;
 }
 
 /* ---- the release ---- */
@@ -145,51 +509,36 @@ static void handle_released(struct supervisor *s, const struct keeper_event *eve
 static bool await_release(struct supervisor *s, bool maybe_released)
 {
 	int64_t until_ms = clock_boot_ms() + 2 * s->timeout_ms + KEEPER_GRACE_MS;
-	struct keeper_event event;
+	struct keeper_event event = s->last_word;
 
-	if (s->last_word.last) {
-		handle_released(s, &s->last_word, maybe_released);
-		return true;
-	}
 	/* The keeper tries until then. */
 	if (is_done(s) && s->last_lease.end_ms != CLOCK_NEVER)
 		until_ms += s->last_lease.end_ms - clock_boot_ms();
 	/* After the end of a lost lease there is nothing to release. */
 	if (s->lost)
 		until_ms = clock_earlier(until_ms, s->last_lease.end_ms);
-	if (supervisor_await_last(s, until_ms, &event)) {
-		handle_released(s, &event, maybe_released);
-		return true;
+	if (!event.last && !supervisor_await_last(s, until_ms, &event)) {
+		if (!s->keeper.child.pid)
+			return false;
+		event = (struct keeper_event){ .type = KEEPER_FAILED };
+		error_set(&event.error, ERROR_UNAVAILABLE, 0, "no answer in time");
 	}
-	if (!s->keeper.child.pid)
-		return false;
-	event = (struct keeper_event){ .type = KEEPER_FAILED };
-	error_set(&event.error, ERROR_UNAVAILABLE, 0, "no answer in time");
 	handle_released(s, &event, maybe_released);
 	return true;
-}
-
-/* Leave a process behind that retains the lock. */
-static void keep_local(struct supervisor *s)
-{
-	struct keeper_event event = { .type = KEEPER_FAILED };
-
-	if (keeper_start(s, KEEPER_KEEP, &event.error))
-		handle_released(s, &event, false);
-	else
-		await_release(s, false);
 }
 
 static void release_local(struct supervisor *s)
 {
 	struct keeper_event event = { .type = KEEPER_FAILED };
 
-	if (shared_keep_ms(s->shared, s->run) > 0) {
-		keep_local(s);
+	if (shared_keep_ms(s->shared, s->run) <= 0) {
+		event.type = keeper_event_of(hold_release(s->backend, &s->request, &s->self, 0, 0,
+							  &event.error));
+	} else if (!keeper_start(s, KEEPER_KEEP, &event.error)) {
+		/* It stays behind, and retains the lock. */
+		await_release(s, false);
 		return;
 	}
-	event.type = keeper_event_of(hold_release(s->backend, &s->request, &s->self, 0, 0,
-						  &event.error));
 	/* The outcome HELD of a release: it was held until then. */
 	if (event.type == KEEPER_HELD)
 		event.type = KEEPER_RELEASED;
@@ -249,6 +598,59 @@ static void release_lock(struct supervisor *s)
 	child_end(&s->keeper.child);
 }
 
+/* ---- --on-lost-run: a shell command that runs at the end ---- */
+
+/* The limit of the shell's time. */
+#define ON_LOST_MS 30000
+
+static void __attribute__((noreturn)) shell_main(const struct supervisor *s)
+{
+	const int nothing = open("/dev/null", O_RDONLY | O_CLOEXEC);
+
+	setenv("DLOCK_REASON", s->lost_reason, 1);
+	environment_write_fence(s->fence);
+	/* A dlock in the shell must not join the hold that was lost. */
+	unsetenv("DLOCK_TOKEN");
+	/* The shell's children are killed with it. */
+	setpgid(0, 0);
+	/* In the background, reading from the terminal would stop the shell. */
+	dup2(nothing, STDIN_FILENO);
+	signals_restore(s->signals);
+	execl("/bin/sh", "sh", "-c", s->run->on_lost_run, (char *)NULL);
+	_exit(127);
+}
+
+/* Run the command of --on-lost-run, after the loss and the end of all other processes. */
+static void run_on_lost(const struct supervisor *s)
+{
+	const int64_t until_ms = clock_boot_ms() + ON_LOST_MS;
+	struct pollfd signal_fd = { .fd = s->signals->fd, .events = POLLIN };
+	int status = 0, sig = 0;
+	pid_t shell;
+
+	supervisor_log(s, LEVEL_STEP, "running the command of --on-lost-run");
+	shell = fork();
+	if (shell == 0)
+		shell_main(s);
+	if (shell < 0)
+		supervisor_log(s, LEVEL_ERROR, "--on-lost-run: cannot start a process: %s",
+			       strerror(errno));
+	while (shell > 0 && sig != SIGKILL && waitpid(shell, &status, WNOHANG) == 0) {
+		poll(&signal_fd, 1, clock_poll_timeout(until_ms));
+		sig = clock_boot_ms() < until_ms ? signals_next(s->signals, NULL) : SIGKILL;
+		if (sig && signals_fatal(s->signals, sig))
+			kill(-shell, sig);
+	}
+	if (sig == SIGKILL)
+		supervisor_log(s, LEVEL_WARNING, "the command of --on-lost-run has run for %d s "
+			       "and is killed", ON_LOST_MS / 1000);
+	else if (status)
+		supervisor_log(s, LEVEL_WARNING, WIFSIGNALED(status)
+			       ? "the command of --on-lost-run died of signal %d"
+			       : "the command of --on-lost-run ended with status %d",
+			       WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status));
+}
+
 /* ---- the run ---- */
 
 /* Join an outer hold, or acquire; run the command; release. */
@@ -280,7 +682,7 @@ static void run_protected(struct supervisor *s)
 		supervisor_fail(s, &err);
 	} else {
 		s->result->end = RUN_EXITED;
-		supervisor_run_command(s);
+		run_command(s);
 	}
 	if (s->protected)
 		release_lock(s);

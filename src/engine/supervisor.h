@@ -4,11 +4,11 @@
  *
  *	supervise_run()			run.c
  *	  supervisor_init()		shared memory, request: supervisor.c
- *	  supervisor_join()		joins an outer hold: acquiring.c
- *	  supervisor_acquire()		or waits for the lock: acquiring.c
- *	  supervisor_run_command()	until the command's tree is dead: running.c
- *	  release_lock()		run.c
- *	  run_on_lost()			after a loss, with --on-lost-run: run.c
+ *	  supervisor_join()		joins an outer hold: supervisor.c
+ *	  supervisor_acquire()		or waits for the lock: supervisor.c
+ *	  run_command()			until the command's tree is dead
+ *	  release_lock()
+ *	  run_on_lost()			after a loss, with --on-lost-run
  *
  * supervise_acquire() in acquire.c acquires the lock, and leaves a daemon or no process behind.
  */
@@ -146,9 +146,6 @@ int supervisor_start_guard(struct supervisor *s, struct error *err);
 /* Before the command runs: clean up after a guard that was killed, so that another is started. */
 void supervisor_check_guard(struct supervisor *s);
 
-/* Return the descriptor that the hold lives with, here or in the keeper; -1: none. */
-int supervisor_hold_fd(const struct supervisor *s);
-
 /* Fill the result with an error. Returns NO, or YES with --if-down run: run without the lock. */
 enum acquired supervisor_fail(struct supervisor *s, const struct error *err);
 
@@ -157,9 +154,6 @@ bool supervisor_interrupted(struct supervisor *s);
 
 /* Acquire. Returns YES with s->protected, or NO with the result filled. */
 enum acquired supervisor_acquire(struct supervisor *s);
-
-/* Run the command until its whole tree is dead. The guard must be started. */
-void supervisor_run_command(struct supervisor *s);
 
 /* Fill *s with the request, and make what the processes share. Returns 0, or -1 with *err. */
 int supervisor_init(struct supervisor *s, const struct run_request *run,
