@@ -146,15 +146,6 @@ static int64_t lease_left(const struct keeping *k)
 	return left_ms > 0 ? left_ms : 1;
 }
 
-/* Does the hold cover the mode of a query? */
-static enum outcome check_coverage(const struct keeping *k, const struct keeper_query *query,
-				   struct error *err)
-{
-	const struct request asked = { .mode = query->mode, .slots = query->slots };
-
-	return hold_mode_covers(k->request.mode, k->request.slots, &asked, err);
-}
-
 /*
  * Renew for a query, if the hold covers its mode. Only `dlock renew` makes a hold shorter, and only
  * while no run has joined.
@@ -163,11 +154,13 @@ static void answer_renewal(struct keeping *k, const struct keeper_query *query,
 			   struct grant *grant, struct keeper_reply *reply)
 {
 	const bool asks = query->verb == KEEPER_VERB_RENEW, nests = query->verb == KEEPER_VERB_NEST;
+	const struct request asked = { .mode = query->mode, .slots = query->slots };
 	int64_t ttl_ms = k->own_ms;
 
 	reply->outcome = OUTCOME_HELD;
 	if (nests || query->verb == KEEPER_VERB_JOIN)
-		reply->outcome = check_coverage(k, query, &reply->error);
+		reply->outcome = hold_mode_covers(k->request.mode, k->request.slots, &asked,
+						  &reply->error);
 	if (reply->outcome != OUTCOME_HELD)
 		return;
 	if ((asks && query->ttl_ms) || (nests && query->ttl_ms > ttl_ms))
@@ -336,17 +329,12 @@ int64_t keeping_deadline(const struct keeping *k)
 
 void keeping_lose_daemon_exit(struct keeping *k)
 {
-	const bool signalled = k->s->process && k->s->term_on_lost;
-
-	/* First the signal, because the work must end at once. */
-	if (signalled)
-		pidfd_signal(k->s->process, SIGTERM);
 	if (!k->event.error.message[0])
 		error_set(&k->event.error, ERROR_REFUSED, 0, clock_boot_ms() >= keeping_deadline(k)
 			  ? "its lease is about to end" : KEEPING_GONE);
-	if (signalled)
-		system_log(LOG_ERR, k->request.name, "lock lost: %s; process %d got TERM",
-			   k->event.error.message, (int)k->s->process->pid);
+	/* First the signal, because the work must end at once. */
+	if (k->s->process && k->s->term_on_lost)
+		terminate_process(k, k->event.error.message);
 	else
 		keeping_send(k, KEEPER_LOST);
 	/* First the socket, because closing a session takes time. */

@@ -61,7 +61,7 @@ static void log_event(const struct keeping *k, enum keeper_event_type type)
 		system_log(LOG_NOTICE, name, "the lock is renewed again");
 		break;
 	case KEEPER_LOST:
-		system_log(LOG_ERR, name, "lock lost: %s", why[0] ? why : KEEPING_GONE);
+		system_log(LOG_ERR, name, "lock lost: %s", why);
 		break;
 	case KEEPER_FAILED:
 		system_log(LOG_ERR, name, "could not release the lock: %s", why);
@@ -96,6 +96,8 @@ static void __attribute__((noreturn)) abort_and_exit(struct keeping *k)
 void keeping_send(struct keeping *k, enum keeper_event_type type)
 {
 	k->event.type = type;
+	if (type == KEEPER_LOST && !k->event.error.message[0])
+		error_set(&k->event.error, ERROR_REFUSED, 0, KEEPING_GONE);
 	if (k->fd < 0)
 		log_event(k, type);
 	if (k->fd < 0 || !is_worth_sending(k, type))

@@ -412,15 +412,17 @@ static enum outcome try_to_join(struct keeping *k, struct grant *grant)
 	return join_backend(k, grant);
 }
 
-static enum outcome renew_joined(struct keeping *k, struct grant *grant)
+/* Renew, or verify. Ask the daemon for a hold that lives with it. */
+static enum outcome renew_joined(struct keeping *k, struct grant *grant, bool verify)
 {
+	const enum keeper_verb verb = verify ? KEEPER_VERB_VERIFY : KEEPER_VERB_STAY;
 	enum outcome outcome;
 
-	if (!k->backend->session)
+	if (!k->backend->session && !verify)
 		return renew_here(k, grant);
-	if (k->share_fd < 0)
+	if (!k->backend->session || k->share_fd < 0)
 		return verify_here(k, grant);
-	if (ask_daemon(k, KEEPER_VERB_STAY, grant, &outcome))
+	if (ask_daemon(k, verb, grant, &outcome))
 		return outcome;
 	if (outcome == OUTCOME_LOST)
 		error_set(&k->event.error, ERROR_UNAVAILABLE, 0,
@@ -428,17 +430,6 @@ static enum outcome renew_joined(struct keeping *k, struct grant *grant)
 	/* A daemon that hangs does not notice a loss. */
 	else if (verify_here(k, grant) == OUTCOME_LOST)
 		outcome = OUTCOME_LOST;
-	return outcome;
-}
-
-static enum outcome verify_joined(struct keeping *k)
-{
-	struct grant unused = { 0 };
-	enum outcome outcome;
-
-	if (!k->backend->session || k->share_fd < 0)
-		return verify_here(k, &unused);
-	ask_daemon(k, KEEPER_VERB_VERIFY, &unused, &outcome);
 	return outcome;
 }
 
@@ -475,13 +466,12 @@ static void join_hold(struct keeping *k, struct grant *grant)
 
 static void __attribute__((noreturn)) end_joined_and_exit(struct keeping *k)
 {
+	struct grant unused = { 0 };
 	enum keeper_event_type type;
 
 	keeping_reset_timeouts(k);
 	k->event.error = (struct error){ 0 };
-	type = keeper_event_of(verify_joined(k));
-	if (type == KEEPER_LOST && !k->event.error.message[0])
-		error_set(&k->event.error, ERROR_REFUSED, 0, KEEPING_GONE);
+	type = keeper_event_of(renew_joined(k, &unused, true));
 	/* BUSY: it is held in another mode. */
 	keeping_exit(k, type == KEEPER_HELD || type == KEEPER_BUSY ? KEEPER_RELEASED : type);
 }
@@ -592,13 +582,13 @@ static bool limit_calls(struct keeping *k)
 /* Renew once, or verify with --no-renew. */
 static enum outcome renew_or_verify(struct keeping *k, struct grant *grant, bool verify)
 {
-	struct error *err = &k->event.error;
+	/* The daemon's answer to a verification has no lease. */
+	struct grant as_before = *grant;
 
-	*err = (struct error){ 0 };
+	k->event.error = (struct error){ 0 };
 	if (k->mode == KEEPER_JOIN)
-		return verify ? verify_joined(k) : renew_joined(k, grant);
-	return verify ? hold_verify(k->backend, &k->request, &grant->fence, err)
-		      : keeping_renew_once(k, grant, err);
+		return renew_joined(k, verify ? &as_before : grant, verify);
+	return verify ? verify_here(k, grant) : keeping_renew_once(k, grant, &k->event.error);
 }
 
 /*
@@ -634,20 +624,10 @@ static bool renew_lease(struct keeping *k, struct grant *grant, int64_t *next_ms
 	case OUTCOME_BUSY:
 		break;
 	}
-	if (!k->event.error.message[0])
-		error_set(&k->event.error, ERROR_REFUSED, 0, KEEPING_GONE);
 	return false;
 }
 
 /* ---- holding ---- */
-
-/* End the hold after the tree or the process is dead. Returns for a minimum hold. */
-static void end_hold(struct keeping *k)
-{
-	if (k->mode == KEEPER_JOIN)
-		end_joined_and_exit(k);
-	keeping_release(k, true);
-}
 
 /* Handle a loss, and clean up with a release unless the hold was joined. */
 static void handle_loss(struct keeping *k)
@@ -706,9 +686,9 @@ static void __attribute__((noreturn)) hold_and_exit(struct keeping *k, struct gr
 			break;
 		}
 		/* No run can join now, and the last member ends the hold. */
-		if (k->leaving && !k->members)
-			end_hold(k);
-		else if (clock_boot_ms() >= k->until_ms)
+		if (k->leaving && k->mode == KEEPER_JOIN)
+			end_joined_and_exit(k);
+		else if ((k->leaving && !k->members) || clock_boot_ms() >= k->until_ms)
 			keeping_release(k, true);
 		else if (clock_boot_ms() >= keeping_deadline(k) ||
 			 (clock_boot_ms() >= renew_ms && !renew_lease(k, grant, &renew_ms)))
