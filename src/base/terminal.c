@@ -72,9 +72,3 @@ bool terminal_take(struct terminal *terminal, pid_t group)
 		continue_group(terminal);
 	return true;
 }
-
-void terminal_finish(struct terminal *terminal, pid_t group)
-{
-	terminal_wanted(terminal, group);
-	terminal_take(terminal, group);
-}

@@ -11,7 +11,7 @@
  *	a signal has stopped the command:	terminal_lend(), or else terminal_take() and stop
  *	this process got TTIN or TTOU:		terminal_wanted()
  *	the command has ended:			terminal_take()
- *	its last process has ended:		terminal_finish()
+ *	its last process has ended:		terminal_wanted(), and terminal_take()
  */
 #pragma once
 
@@ -49,6 +49,3 @@ void terminal_wanted(struct terminal *terminal, pid_t group);
  * dlock's group that were stopped because they needed it; this process gets their SIGCONT, too.
  */
 bool terminal_take(struct terminal *terminal, pid_t group);
-
-/* As terminal_take(), and continue also those that were stopped since the last one. */
-void terminal_finish(struct terminal *terminal, pid_t group);

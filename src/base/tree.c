@@ -6,12 +6,10 @@
 #include <errno.h>
 #include <signal.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "memory.h"
 #include "process.h"
 
 /* The most processes that are signalled at a time. Killed ones make room for the others. */
@@ -91,6 +89,7 @@ static const struct list *read_tree(const struct tree_excluded *excluded)
 
 int tree_exclude_present(struct tree_excluded *excluded)
 {
+	static pid_t present[MOST];
 	const struct list *list;
 	siginfo_t info;
 
@@ -100,8 +99,8 @@ int tree_exclude_present(struct tree_excluded *excluded)
 	list = read_tree(excluded);
 	if (!list)
 		return -1;
-	excluded->pids = memory_new(list->count + 1, sizeof(*excluded->pids));
-	memcpy(excluded->pids, list->pids, list->count * sizeof(*excluded->pids));
+	memcpy(present, list->pids, sizeof(present));
+	excluded->pids = present;
 	excluded->count = list->count;
 	return 0;
 }
@@ -111,12 +110,6 @@ void tree_remove_reaped(struct tree_excluded *excluded, pid_t pid)
 	for (size_t i = 0; i < excluded->count; i++)
 		if (excluded->pids[i] == pid)
 			excluded->pids[i] = 0;
-}
-
-void tree_finish(struct tree_excluded *excluded)
-{
-	free(excluded->pids);
-	*excluded = (struct tree_excluded){ .pids = NULL };
 }
 
 /* A zombie of another user is not refused: its parent reaps it. */

@@ -26,7 +26,7 @@ struct tree_excluded {
 bool tree_usable(void);
 
 /*
- * Fill *excluded: nearly always one system call, because there are none. From here on do not ignore
+ * Fill *excluded, once in a process: nearly always one system call, because there are none. From here on do not ignore
  * SIGCHLD, and call tree_remove_reaped() for each child that is reaped. Returns 0, or -1 when there
  * are processes that cannot be listed.
  */
@@ -34,8 +34,6 @@ int tree_exclude_present(struct tree_excluded *excluded);
 
 /* Remove a pid, because a new process may get the number. */
 void tree_remove_reaped(struct tree_excluded *excluded, pid_t pid);
-
-void tree_finish(struct tree_excluded *excluded);
 
 /*
  * Send sig to every process of the tree, parents first; 0 only counts them. SIGTERM is followed by

@@ -434,7 +434,9 @@ static void run_command(struct supervisor *s)
 	s->ended = true;
 	s->ended_ms = clock_boot_ms();
 	s->last_lease = shared_lease(s->shared);
-	terminal_finish(&s->terminal, command_of(s));
+	/* Continue also processes that were stopped since the command's end. */
+	terminal_wanted(&s->terminal, command_of(s));
+	terminal_take(&s->terminal, command_of(s));
 	if (!s->reaped)
 		s->result->status = SIGKILL;
 }
@@ -721,7 +723,6 @@ void supervise_run(const struct run_request *run, const struct run_hooks *hooks,
 	/* This process may have been stopped before the guard took the offer. */
 	if (result->facts.acquired_ms && atomic_load(&s.shared->held_ms))
 		result->facts.acquired_ms = atomic_load(&s.shared->held_ms);
-	tree_finish(&s.excluded);
 	backend_close(s.backend);
 	if (s.lost && result->end == RUN_LOST && run->on_lost_run)
 		run_on_lost(&s);

@@ -217,7 +217,6 @@ static void test_excluded(void)
 	tree_remove_reaped(&excluded, old);
 	CHECK_INT(count_tree(&excluded), 0);
 	CHECK(count_tree(&nothing) >= 2);
-	tree_finish(&excluded);
 	CHECK(kill_all(&nothing));
 	close(ends[0]);
 	close(ends[1]);
