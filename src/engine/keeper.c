@@ -9,7 +9,7 @@
 
 #include "base/ipc.h"
 #include "base/process.h"
-#include "keeping.h"
+#include "supervisor.h"
 
 /* The time to release for a keeper whose events cannot be received. */
 #define UNHEARD_MS 5000
@@ -20,7 +20,7 @@ int keeper_start(struct supervisor *s, enum keeper_mode mode, struct error *err)
 	const int fd = child_start(&keeper->child, err);
 
 	if (fd >= 0)
-		keeping_main(s, mode, fd);
+		keeper_main(s, mode, fd);
 	keeper->hold_fd = -1;
 	keeper->ends = mode == KEEPER_RELEASE || mode == KEEPER_ADOPT;
 	return keeper->child.pid ? 0 : -1;

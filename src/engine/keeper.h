@@ -25,8 +25,8 @@ struct supervisor;
 enum keeper_mode {
 	KEEPER_ACQUIRE,		/* acquire, hold, release */
 	KEEPER_RELEASE,		/* release the hold of a keeper that was killed */
-	KEEPER_NEST,		/* verify and renew the hold of the token: keeping.h */
-	KEEPER_JOIN,		/* renew it for as long as the command runs: keeping.h */
+	KEEPER_NEST,		/* verify and renew the hold of the token: keeper_process.c */
+	KEEPER_JOIN,		/* renew it for as long as the command runs: keeper_process.c */
 	KEEPER_ADOPT,		/* a daemon for a hold that the supervisor acquired itself */
 	KEEPER_KEEP,		/* retain the same hold for the rest of its minimum hold */
 };
@@ -73,6 +73,10 @@ static inline enum keeper_event_type keeper_event_of(enum outcome outcome)
 
 	return types[outcome];
 }
+
+/* Run the keeper's process. fd: to the supervisor. */
+void keeper_main(const struct supervisor *s, enum keeper_mode mode, int fd)
+	__attribute__((noreturn));
 
 /* Fork s->keeper, which copies *s. Returns 0, or -1 with ERROR_INTERNAL. */
 int keeper_start(struct supervisor *s, enum keeper_mode mode, struct error *err);

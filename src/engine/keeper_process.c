@@ -1,25 +1,804 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The keeper's process: acquires the lock, then sleeps in one poll() between renewals, until an
- * order comes or the command's tree is dead; then it releases the lock and ends.
+ * The keeper's process. From its start to its end:
+ *
+ *	keeper_main()
+ *	  acquire_lock()		acquires the lock and offers it
+ *	  join_hold()			or joins an outer hold
+ *	  hold_and_exit()		then in a loop, until the tree is dead:
+ *	    continue_supervisor()	which ends the tree of a dead guard
+ *	    sleep_until()		sleeps in one poll()
+ *	    answer_caller()		a daemon's queries
+ *	    renew_lease()
+ *	  release_lock()
+ *
+ * keeper.c is the supervisor's side.
  */
-#include "keeping.h"
+#include "keeper.h"
 
 #include <errno.h>
+#include <fcntl.h>
+#include <linux/sockios.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/epoll.h>
 #include <sys/eventfd.h>
+#include <sys/ioctl.h>
 #include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <syslog.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/error.h"
 #include "base/fds.h"
+#include "base/ipc.h"
 #include "base/process.h"
+#include "base/signals.h"
+#include "base/system_log.h"
 #include "lock/hold.h"
+#include "lock/hold_mode.h"
 #include "lock/lease.h"
+#include "lock/uri.h"
 #include "lock/view.h"
+#include "keeper_socket.h"
+#include "supervisor.h"
+
+/* The reason of a loss without an error. */
+#define NOT_HELD "this token does not hold it any more"
+
+/* Why sleep_until() has returned. */
+enum wake {
+	WAKE_TIME,
+	WAKE_EVENT,		/* the backend's descriptor is readable */
+	WAKE_RELEASE,		/* an order, or the tree or the process of --pid has ended */
+	WAKE_UNGUARDED,		/* the guard died just now */
+	WAKE_ABANDONED,		/* supervisor and guard are gone; returned once */
+	WAKE_RETRY,
+	WAKE_DETACH,
+	WAKE_ORPHANED,		/* the supervisor died just now */
+	WAKE_QUERY,		/* daemon: the socket is readable */
+	WAKE_CHECK,		/* the lock may be lost: SIGURG, or the joined daemon has ended */
+};
+
+struct keeping {
+	const struct supervisor *s;	/* as it was at the fork */
+	enum keeper_mode mode;
+	struct request request;		/* the supervisor's, with the text below */
+	struct holder self;		/* the supervisor's; a daemon sets until_ms in it */
+	char text[HOLDER_TEXT_SIZE];	/* self, encoded */
+	bool text_changed;		/* the next renewal stores it */
+	int64_t timeout_ms;		/* of the backend's calls, as configured */
+	int64_t connect_timeout_ms;
+	struct backend *backend;
+	int hold_fd;			/* see struct grant; joined: the share; -1: none */
+	int fd;				/* to the supervisor; -1: a daemon, or a minimum hold */
+	int64_t viewed_ms;		/* when the holders were last read; 0: never */
+	bool orphaned;			/* the supervisor is dead: the guard's end is the order */
+	bool abandoned;			/* supervisor and guard are dead */
+	pid_t guard;			/* 0: not started yet */
+	int guard_fd;			/* its pidfd; -1: not started, or it has ended */
+	pid_t session;			/* of the supervisor, and of the command at its start */
+	pid_t supervisor;
+	int64_t continue_ms;		/* the guard is dead: when to continue the supervisor */
+	int listener;			/* daemon: its socket; -1 before */
+	int callers;			/* daemon: epoll of its socket and the connections to it */
+	int watchdog;			/* daemon for a process: ends its watchdog; -1: none */
+	int timer;			/* of a hold, which a suspended host must not delay */
+	int64_t until_ms;		/* end of a minimum hold, or of a daemon without process */
+	int64_t own_ms;			/* TTL of that daemon, unless a renewal changes it */
+	int members;			/* daemon: number of runs that have joined its hold */
+	bool leaving;			/* daemon: release as soon as the last run has ended */
+	int share_fd;			/* joined: see keeper_socket_ask(); -1: no daemon */
+	bool daemon_ended;		/* joined */
+	bool trouble;			/* the last renewal has failed, or was too late to begin */
+	struct keeper_event event;	/* being sent */
+};
+
+/* Is the lock only retained for the rest of its minimum hold? */
+static bool is_retained(const struct keeping *k)
+{
+	return k->fd < 0 && k->listener < 0;
+}
+
+/* ---- events ---- */
+
+/* The most bytes that the supervisor has not read (SIOCOUTQ): a third of Linux' limit. */
+#define UNREAD_MAX (64 * 1024)
+
+/*
+ * Drop events that are only shown while the supervisor is stopped, so that those that change the
+ * outcome always find room and do not block.
+ */
+static bool is_worth_sending(const struct keeping *k, enum keeper_event_type type)
+{
+	int unread = 0;
+
+	switch (type) {
+	case KEEPER_WAITING:
+	case KEEPER_RETRYING:
+	case KEEPER_RENEWED:
+	case KEEPER_TROUBLE:
+		return ioctl(k->fd, SIOCOUTQ, &unread) || unread < UNREAD_MAX;
+	default:
+		return true;
+	}
+}
+
+/* Log an event of a daemon, which has no terminal. */
+static void log_event(const struct keeping *k, enum keeper_event_type type)
+{
+	const char *name = k->request.name, *why = k->event.error.message;
+
+	switch (type) {
+	case KEEPER_TROUBLE:
+		system_log(LOG_WARNING, name, "cannot renew the lock: %s; trying again", why);
+		break;
+	case KEEPER_RENEWED:
+		system_log(LOG_NOTICE, name, "the lock is renewed again");
+		break;
+	case KEEPER_LOST:
+		system_log(LOG_ERR, name, "lock lost: %s", why);
+		break;
+	case KEEPER_FAILED:
+		system_log(LOG_ERR, name, "could not release the lock: %s", why);
+		break;
+	default:
+		break;
+	}
+}
+
+/* Close a daemon's socket, and end its watchdog without a signal. */
+static void end_daemon(struct keeping *k)
+{
+	ssize_t ignored = 0;
+
+	if (k->listener < 0)
+		return;
+	close(k->listener);
+	k->listener = -1;
+	if (k->watchdog >= 0)
+		ignored = write(k->watchdog, "", 1);
+	(void)ignored;	/* The watchdog has ended if its process has. */
+}
+
+/*
+ * End this process after a message has failed. The supervisor starts another keeper that releases.
+ */
+static void __attribute__((noreturn)) abort_and_exit(struct keeping *k)
+{
+	end_daemon(k);
+	_exit(1);
+}
+
+/* Send k->event as an event of this type, or end the process if that fails. */
+static void send_event(struct keeping *k, enum keeper_event_type type)
+{
+	k->event.type = type;
+	if (type == KEEPER_LOST && !k->event.error.message[0])
+		error_set(&k->event.error, ERROR_REFUSED, 0, NOT_HELD);
+	if (k->fd < 0)
+		log_event(k, type);
+	if (k->fd < 0 || !is_worth_sending(k, type))
+		return;
+	if (ipc_send(k->fd, &k->event, sizeof(k->event), 0,
+		     type == KEEPER_HELD ? k->hold_fd : -1) == IPC_FAILED)
+		abort_and_exit(k);
+}
+
+/* send_event(), and end the process. */
+static void __attribute__((noreturn)) send_and_exit(struct keeping *k, enum keeper_event_type type)
+{
+	end_daemon(k);
+	k->event.last = true;
+	send_event(k, type);
+	_exit(0);
+}
+
+/* ---- its hold ---- */
+
+/* Publish the lease for the processes that enforce it. */
+static void publish_lease(struct keeping *k, const struct grant *grant)
+{
+	struct lease_span lease = { .end_ms = CLOCK_NEVER, .ttl_ms = grant->ttl_ms };
+
+	if (grant->ttl_ms)
+		lease.end_ms = lease_end(grant->sent_ms, grant->ttl_ms);
+	shared_set_lease(k->s->shared, lease);
+	atomic_store(&k->s->shared->session_ms, k->backend->session_ms);
+}
+
+/* Return for how many ms the lock is retained, which needs a connection that can be. */
+static int64_t retained_for(const struct keeping *k)
+{
+	const int offer = atomic_load(&k->s->shared->offer);
+
+	/* A guard that was too late for the offer has written the time, too. */
+	if (offer == OFFER_WITHDRAWN || offer == OFFER_CLOSED || is_retained(k))
+		return 0;
+	/* The connection of a keeper that was killed cannot be retained. */
+	if (k->backend->session && k->mode == KEEPER_RELEASE)
+		return 0;
+	return shared_keep_ms(k->s->shared, k->s->run);
+}
+
+/* Reset the timeouts of the backend's calls, which a lease has shortened. */
+static void reset_timeouts(struct keeping *k)
+{
+	k->backend->timeout_ms = k->timeout_ms;
+	k->backend->connect_timeout_ms = k->connect_timeout_ms;
+}
+
+/* Renew once, and store k->text if it has changed. */
+static enum outcome renew_once(struct keeping *k, struct grant *grant, struct error *err)
+{
+	struct request request = k->request;
+	enum outcome outcome;
+
+	request.text = k->text_changed ? k->text : NULL;
+	outcome = hold_renew(k->backend, &request, grant, err);
+	if (outcome == OUTCOME_HELD)
+		k->text_changed = false;
+	return outcome;
+}
+
+/* Encode k->self again, for the next renewal to store. */
+static void change_text(struct keeping *k)
+{
+	holder_encode(&k->self, k->text);
+	k->text_changed = true;
+}
+
+/* Read the holder and the number of waiters before this one, for the next event. */
+static void view_lock(struct keeping *k)
+{
+	struct lock_view view = { 0 };
+	struct error ignored = { 0 };
+	const struct hold_view *first;
+
+	if (k->orphaned || k->abandoned ||
+	    hold_view(k->backend, k->request.name, k->request.token, &view, &ignored))
+		return;
+	first = lock_view_first(&view);
+	k->viewed_ms = clock_boot_ms();
+	k->event.wait.holder_known = first != NULL;
+	k->event.wait.ahead = lock_view_ahead(&view);
+	if (first) {
+		k->event.wait.holder = first->holder;
+		k->event.wait.since_ms = first->age_ms < 0 ? 0 : k->viewed_ms - first->age_ms;
+	}
+	lock_view_finish(&view);
+}
+
+/* Release, or retain for keep_ms if that is not 0. */
+static enum outcome try_release(struct keeping *k, int64_t keep_ms, int64_t lease_end_ms,
+				struct error *err)
+{
+	struct grant grant = { 0 };
+
+	if (!k->backend->session || keep_ms <= 0)
+		return hold_release(k->backend, &k->request, &k->self, keep_ms, lease_end_ms, err);
+	/* The hold lives with this process, and its record says that it is only retained. */
+	change_text(k);
+	return renew_once(k, &grant, err);
+}
+
+/* The pause before the success of --once-per is stored again. */
+#define STORE_AGAIN_MS 200
+
+/*
+ * Release the lock, unless the backend needs this process to keep it for the rest of the minimum
+ * hold: HELD, and *keep_ms > 0. Then retain_lock() follows.
+ */
+static enum outcome release_once(struct keeping *k, int64_t *keep_ms, struct error *err)
+{
+	const int64_t lease_end_ms = shared_lease(k->s->shared).end_ms;
+	enum outcome outcome;
+
+	*keep_ms = retained_for(k);
+	if (*keep_ms > 0)
+		k->self.kept_ms = clock_wall_ms() + *keep_ms;
+	if (*keep_ms > 0 && k->s->run->once_ms)
+		k->self.done_ms = clock_wall_ms();
+	outcome = try_release(k, *keep_ms, lease_end_ms, err);
+	/* Otherwise another host would do again what is done. */
+	while (outcome == OUTCOME_ERROR && err->kind == ERROR_UNAVAILABLE && k->self.done_ms &&
+	       clock_boot_ms() + STORE_AGAIN_MS < lease_end_ms) {
+		poll(NULL, 0, STORE_AGAIN_MS);
+		*keep_ms = retained_for(k);
+		outcome = try_release(k, *keep_ms, lease_end_ms, err);
+	}
+	return outcome;
+}
+
+/* ---- sleep ---- */
+
+static enum wake read_order(struct keeping *k)
+{
+	enum keeper_order order;
+
+	switch (ipc_receive(k->fd, &order, sizeof(order), 0, NULL)) {
+	case IPC_DONE:
+		break;
+	case IPC_FAILED:
+		abort_and_exit(k);
+	case IPC_LATER:
+		return WAKE_TIME;
+	case IPC_GONE:
+		k->orphaned = true;
+		return WAKE_ORPHANED;
+	}
+	if (order == KEEPER_ORDER_RETRY)
+		return WAKE_RETRY;
+	return order == KEEPER_ORDER_DETACH ? WAKE_DETACH : WAKE_RELEASE;
+}
+
+/* Read the guard's byte, or notice that guard and supervisor are dead. */
+static enum wake read_guard(const struct keeping *k)
+{
+	char byte;
+
+	return read(k->s->guard_pipe[0], &byte, 1) == 1 ? WAKE_RELEASE : WAKE_ABANDONED;
+}
+
+/*
+ * Read a daemon's signals: it ends on TERM, and verifies the lock on URG, which `dlock break`
+ * sends. It ignores others, HUP above all.
+ */
+static enum wake read_signals(const struct keeping *k)
+{
+	enum wake wake = WAKE_TIME;
+	int sig;
+
+	while ((sig = signals_next(k->s->signals, NULL))) {
+		if (sig == SIGTERM)
+			wake = WAKE_RELEASE;
+		else if (sig == SIGURG && wake == WAKE_TIME)
+			wake = WAKE_CHECK;
+	}
+	return wake;
+}
+
+/* The pause where poll() is refused. */
+#define UNPOLLED_NS 100000000
+
+/*
+ * Sleep until an event or until_ms. The backend's descriptor counts only when with_backend is set.
+ */
+static enum wake sleep_until(struct keeping *k, int64_t until_ms, bool with_backend)
+{
+	enum { ORDERS, GUARD, QUERIES, PROCESS, SHARE, GUARD_END, SIGNALS, TIMER, BACKEND, POLLED };
+	/* A daemon, or a minimum hold. */
+	const bool detached = k->fd < 0, guarded = !detached && !k->abandoned;
+	const bool polled = with_backend && k->backend->ops->fd;
+	/* The process of a daemon that is leaving has ended already. */
+	const struct pidfd *process = k->listener >= 0 && !k->leaving ? k->s->process : NULL;
+	struct pollfd fds[POLLED] = {
+		[ORDERS] = { .fd = k->orphaned ? -1 : k->fd },
+		[GUARD] = { .fd = guarded ? k->s->guard_pipe[0] : -1 },
+		[GUARD_END] = { .fd = detached ? -1 : k->guard_fd },
+		[QUERIES] = { .fd = k->listener < 0 ? -1 : k->callers },
+		[PROCESS] = { .fd = process ? process->fd : -1 },
+		[SHARE] = { .fd = k->daemon_ended ? -1 : k->share_fd },
+		[SIGNALS] = { .fd = detached ? k->s->signals->fd : -1 },
+		[TIMER] = { .fd = k->timer },
+		[BACKEND] = { .fd = polled ? k->backend->ops->fd(k->backend) : -1 },
+	};
+
+	for (int i = 0; i < POLLED; i++)
+		fds[i].events = POLLIN;
+	/* An unread message stays in it. */
+	fds[SHARE].events = POLLRDHUP;
+	if (k->timer >= 0)
+		clock_timer_set(k->timer, until_ms);
+	if (poll(fds, POLLED, clock_poll_timeout(until_ms)) < 0 && errno == EINVAL)
+		/* RLIMIT_NOFILE is too low even to poll these descriptors. */
+		nanosleep(&(struct timespec){ .tv_nsec = UNPOLLED_NS }, NULL);
+	/* Before the guard's end, because the guard writes and then ends. */
+	if (fds[GUARD].revents)
+		return read_guard(k);
+	if (fds[PROCESS].revents)
+		return WAKE_RELEASE;
+	if (fds[GUARD_END].revents) {
+		close(k->guard_fd);
+		k->guard_fd = -1;
+		return WAKE_UNGUARDED;
+	}
+	if (fds[SIGNALS].revents)
+		return read_signals(k);
+	if (fds[ORDERS].revents)
+		return read_order(k);
+	if (fds[QUERIES].revents)
+		return WAKE_QUERY;
+	/* The daemon that was joined has ended: returned once. */
+	if (fds[SHARE].revents) {
+		k->daemon_ended = true;
+		return WAKE_CHECK;
+	}
+	return fds[BACKEND].revents ? WAKE_EVENT : WAKE_TIME;
+}
+
+/* ---- the end ---- */
+
+/* Retain the lock in this process for keep_ms. The supervisor does not wait for it. */
+static void retain_lock(struct keeping *k, int64_t keep_ms)
+{
+	end_daemon(k);
+	/* Processes that wait for the supervisor must not wait for this one. */
+	close(k->fd);
+	k->fd = -1;
+	prctl(PR_SET_NAME, "dlock-min-hold");
+	/* Do not keep a file system busy. */
+	if (chdir("/"))
+		_exit(1);
+	k->until_ms = clock_boot_ms() + keep_ms;
+	k->continue_ms = CLOCK_NEVER;
+	k->leaving = k->trouble = false;
+}
+
+/*
+ * Release the lock and end the process, or return after retain_lock(). was_held: this token has
+ * held the lock, so it is lost if the token does not hold it now.
+ */
+static void release_lock(struct keeping *k, bool was_held)
+{
+	int64_t keep_ms;
+
+	k->backend->cancel_fd = -1;
+	reset_timeouts(k);
+	switch (release_once(k, &keep_ms, &k->event.error)) {
+	case OUTCOME_HELD:
+		if (!k->backend->session || !keep_ms)
+			send_and_exit(k, KEEPER_RELEASED);
+		k->event.last = k->event.keeps = true;
+		send_event(k, KEEPER_RELEASED);
+		retain_lock(k, keep_ms);
+		return;
+	case OUTCOME_LOST:
+		if (was_held)
+			send_and_exit(k, KEEPER_LOST);
+		view_lock(k);
+		send_and_exit(k, KEEPER_BUSY);
+	case OUTCOME_BUSY:
+	case OUTCOME_ERROR:
+		break;
+	}
+	send_and_exit(k, KEEPER_FAILED);
+}
+
+/* ---- the daemon ---- */
+
+/* The daemon signals its process this long before the lease ends: as kill-after of `run`. */
+#define NOTICE_MS 5000
+
+/*
+ * ---- the watchdog of --pid ----
+ *
+ * A process beside the daemon, which does no I/O. When the daemon is killed, or hangs until the
+ * lease is about to end, the watchdog sends TERM to the process that the lock is held for. It has
+ * copies of the daemon's descriptors, so that a lock that lives with them outlives the daemon until
+ * that process has ended.
+ */
+
+static void terminate_process(const struct keeping *k, const char *why)
+{
+	pidfd_signal(k->s->process, SIGTERM);
+	system_log(LOG_ERR, k->request.name, "lock lost: %s; process %d got TERM", why,
+		   (int)k->s->process->pid);
+}
+
+static int64_t term_at(const struct keeping *k)
+{
+	return lease_stop(shared_lease(k->s->shared), NOTICE_MS).term_ms;
+}
+
+/* Run the watchdog. daemon: a byte in this pipe: a clean end; end of file: it was killed. */
+static void watch_daemon(const struct keeping *k, int daemon)
+{
+	const struct pidfd *process = k->s->process;
+	enum { PROCESS, DAEMON, TIMER, POLLED };
+	struct pollfd fds[POLLED] = {
+		[PROCESS] = { .fd = process->fd, .events = POLLIN },
+		[DAEMON] = { .fd = daemon, .events = POLLIN },
+		[TIMER] = { .fd = clock_timer_open(), .events = POLLIN },
+	};
+	char byte;
+
+	while (!pidfd_ended(process) && clock_boot_ms() < term_at(k)) {
+		clock_timer_set(fds[TIMER].fd, term_at(k));
+		poll(fds, POLLED, clock_poll_timeout(term_at(k)));
+		if (!fds[DAEMON].revents)
+			continue;
+		if (read(daemon, &byte, 1) == 1)
+			return;
+		/* The copies of its descriptors stay open here. */
+		terminate_process(k, "its keeper was killed");
+		while (!pidfd_ended(process))
+			poll(&fds[PROCESS], 1, -1);
+		return;
+	}
+	if (!pidfd_ended(process))
+		terminate_process(k, "its keeper hangs, and the lease is about to end");
+}
+
+/* Start the watchdog of --pid. Returns 0, or -1 with k->event.error. */
+static int start_watchdog(struct keeping *k)
+{
+	int ends[2];
+	pid_t pid;
+
+	if (!k->s->process || !k->s->term_on_lost)
+		return 0;
+	if (pipe2(ends, O_CLOEXEC))
+		return error_set(&k->event.error, ERROR_INTERNAL, errno, "pipe");
+	pid = fork();
+	if (pid == 0) {
+		prctl(PR_SET_NAME, "dlock-watchdog");
+		close(ends[1]);
+		/* The sockets belong to the daemon alone. */
+		close(k->listener);
+		close(k->fd);
+		watch_daemon(k, ends[0]);
+		_exit(0);
+	}
+	close(ends[0]);
+	k->watchdog = ends[1];
+	return pid > 0 ? 0
+		       : error_set(&k->event.error, ERROR_INTERNAL, errno,
+				   "cannot start a process");
+}
+
+/* ---- renewals, and runs that join ---- */
+
+/* Let a daemon without a process hold for this long from now. */
+static void end_after(struct keeping *k, int64_t ttl_ms)
+{
+	k->until_ms = clock_boot_ms() + ttl_ms;
+	k->self.until_ms = clock_wall_ms() + ttl_ms;
+	change_text(k);
+}
+
+/*
+ * Renew for a query, with ttl_ms as the hold's TTL from now on. A daemon without a process holds
+ * for this long from now; with keep_end a later end stays, because runs that have joined rely on
+ * it.
+ */
+static void extend_hold(struct keeping *k, int64_t ttl_ms, bool keep_end, struct grant *grant,
+			struct keeper_reply *reply)
+{
+	k->own_ms = ttl_ms;
+	if (k->until_ms != CLOCK_NEVER && !(keep_end && k->until_ms > clock_boot_ms() + ttl_ms))
+		end_after(k, ttl_ms);
+	reply->outcome = renew_once(k, grant, &reply->error);
+	if (reply->outcome != OUTCOME_HELD)
+		return;
+	publish_lease(k, grant);
+	reply->lease_ms = k->until_ms == CLOCK_NEVER ? 0 : ttl_ms;
+}
+
+/* Return the remaining ms of the hold, for a run that enforces its end; 0: it has no end. */
+static int64_t lease_left(const struct keeping *k)
+{
+	int64_t end_ms = clock_earlier(shared_lease(k->s->shared).end_ms, k->until_ms);
+	int64_t left_ms = end_ms - clock_boot_ms();
+
+	if (end_ms == CLOCK_NEVER)
+		return 0;
+	return left_ms > 0 ? left_ms : 1;
+}
+
+/*
+ * Renew for a query, if the hold covers its mode. Only `dlock renew` makes a hold shorter, and only
+ * while no run has joined.
+ */
+static void answer_renewal(struct keeping *k, const struct keeper_query *query, struct grant *grant,
+			   struct keeper_reply *reply)
+{
+	const bool asks = query->verb == KEEPER_VERB_RENEW, nests = query->verb == KEEPER_VERB_NEST;
+	const struct request asked = { .mode = query->mode, .slots = query->slots };
+	int64_t ttl_ms = k->own_ms;
+
+	reply->outcome = OUTCOME_HELD;
+	if (nests || query->verb == KEEPER_VERB_JOIN)
+		reply->outcome = hold_mode_covers(k->request.mode, k->request.slots, &asked,
+						  &reply->error);
+	if (reply->outcome != OUTCOME_HELD)
+		return;
+	if ((asks && query->ttl_ms) || (nests && query->ttl_ms > ttl_ms))
+		ttl_ms = query->ttl_ms;
+	extend_hold(k, ttl_ms, !asks || k->members, grant, reply);
+	if (reply->outcome != OUTCOME_HELD)
+		return;
+	reply->fence = grant->fence;
+	reply->ttl_ms = grant->ttl_ms ? grant->ttl_ms : k->own_ms;
+	/* A nested acquisition prints its end; a run enforces that of the hold. */
+	if (nests)
+		reply->ttl_ms = reply->lease_ms;
+	else if (!asks)
+		reply->lease_ms = lease_left(k);
+}
+
+/* ---- callers ---- */
+
+/* The connection of a run that has joined: it stays silent, and ends with the run. */
+#define JOINED (UINT64_C(1) << 32)
+
+/* Add fd to the epoll, or change its entry. Returns 0, or -1 with *err. */
+static int watch_fd(const struct keeping *k, int how, int fd, uint64_t joined, struct error *err)
+{
+	struct epoll_event watched = { .events = joined ? EPOLLRDHUP : EPOLLIN,
+				       .data.u64 = (uint64_t)fd | joined };
+
+	return epoll_ctl(k->callers, how, fd, &watched)
+		       ? error_set(err, ERROR_INTERNAL, errno, "epoll")
+		       : 0;
+}
+
+static int listen_for_callers(struct keeping *k, struct error *err)
+{
+	k->listener = keeper_socket_listen(k->request.token, err);
+	if (k->listener < 0)
+		return -1;
+	k->callers = epoll_create1(EPOLL_CLOEXEC);
+	return watch_fd(k, EPOLL_CTL_ADD, k->listener, 0, err);
+}
+
+static void accept_caller(const struct keeping *k)
+{
+	const int fd = keeper_socket_accept(k->listener);
+	struct error ignored;
+
+	if (fd >= 0 && watch_fd(k, EPOLL_CTL_ADD, fd, 0, &ignored))
+		close(fd);
+}
+
+/* Reply to JOIN. If the hold is shared, the connection stays open. */
+static void share_hold(struct keeping *k, struct keeper_reply *reply, int fd)
+{
+	if (reply->outcome == OUTCOME_HELD && watch_fd(k, EPOLL_CTL_MOD, fd, JOINED, &reply->error))
+		reply->outcome = OUTCOME_ERROR;
+	if (keeper_socket_answer(fd, reply, k->hold_fd) && reply->outcome == OUTCOME_HELD)
+		k->members++;
+	else
+		close(fd);
+}
+
+/* ---- the daemon ---- */
+
+/* Become a daemon: socket, no terminal, nothing inherited. Ends the process on failure. */
+static void become_daemon(struct keeping *k, struct grant *grant)
+{
+	if (listen_for_callers(k, &k->event.error) || start_watchdog(k)) {
+		struct error ignored;
+
+		hold_release(k->backend, &k->request, &k->self, 0, 0, &ignored);
+		send_and_exit(k, KEEPER_FAILED);
+	}
+	umask(077);
+	if (chdir("/"))
+		send_and_exit(k, KEEPER_FAILED);
+	k->own_ms = k->request.ttl_ms;
+	if (!k->s->process)
+		end_after(k, k->own_ms);
+	/* Store the end of the hold in the record, and maybe the pid of this process. */
+	renew_once(k, grant, &k->event.error);
+	send_event(k, KEEPER_DETACHED);
+	close(k->fd);
+	k->fd = -1;
+}
+
+/* Answer a query, and close fd unless a run has joined. Returns as answer_caller(). */
+static bool answer_query(struct keeping *k, struct grant *grant, const struct keeper_query *query,
+			 int fd)
+{
+	struct keeper_reply reply = { .outcome = OUTCOME_LOST };
+	struct request any = k->request;
+	int64_t keep_ms = 0;
+
+	switch (query->verb) {
+	case KEEPER_VERB_RELEASE:
+		reply.outcome = release_once(k, &keep_ms, &reply.error);
+		break;
+	case KEEPER_VERB_VERIFY:
+		any.mode = HOLD_ANY;
+		reply.outcome = hold_verify(k->backend, &any, &reply.fence, &reply.error);
+		break;
+	case KEEPER_VERB_JOIN:
+		/* A daemon that is leaving frees the lock as soon as it can. */
+		if (!k->leaving)
+			answer_renewal(k, query, grant, &reply);
+		share_hold(k, &reply, fd);
+		return k->leaving || reply.outcome != OUTCOME_LOST;
+	default:
+		answer_renewal(k, query, grant, &reply);
+		break;
+	}
+	/* Close the socket first: the caller may check for it after the answer. */
+	if (query->verb == KEEPER_VERB_RELEASE && reply.outcome == OUTCOME_HELD)
+		end_daemon(k);
+	keeper_socket_answer(fd, &reply, -1);
+	close(fd);
+	if (k->listener >= 0)
+		return reply.outcome != OUTCOME_LOST;
+	if (!k->backend->session || !keep_ms)
+		_exit(0);
+	retain_lock(k, keep_ms);
+	return true;
+}
+
+/*
+ * Accept a caller, answer a query, or notice the end of a run that has joined. False: the hold is
+ * lost. Does not return if the query ends the hold.
+ */
+static bool answer_caller(struct keeping *k, struct grant *grant)
+{
+	static const struct keeper_reply lost = { .outcome = OUTCOME_LOST };
+	struct epoll_event event;
+	struct keeper_query query;
+	enum ipc_result received;
+	int fd;
+
+	if (epoll_wait(k->callers, &event, 1, 0) != 1)
+		return true;
+	fd = (int)event.data.u64;
+	if (fd == k->listener) {
+		accept_caller(k);
+		return true;
+	}
+	if (event.data.u64 & JOINED) {
+		close(fd);
+		k->members--;
+		return true;
+	}
+	received = ipc_receive(fd, &query, sizeof(query), MSG_DONTWAIT, NULL);
+	/* The second try may succeed, and the query is not lost. */
+	if (received == IPC_FAILED)
+		received = ipc_receive(fd, &query, sizeof(query), MSG_DONTWAIT, NULL);
+	if (received == IPC_LATER)
+		return true;
+	query.token[TOKEN_SIZE - 1] = '\0';
+	query.name[NAME_MAX_BYTES] = '\0';
+	if (received == IPC_DONE && strcmp(query.token, k->request.token) != 0)
+		keeper_socket_answer(fd, &lost, -1);
+	/* Without an answer the caller asks the backend: for another lock or backend. */
+	else if (received == IPC_DONE && !strcmp(query.name, k->request.name) &&
+		 query.backend == k->s->identity)
+		return answer_query(k, grant, &query, fd);
+	close(fd);
+	return true;
+}
+
+/*
+ * Return when a daemon must act (CLOCK_BOOTTIME): at its end, or when its process must be signalled
+ * because the lease is about to end. CLOCK_NEVER for a keeper that is no daemon.
+ */
+static int64_t next_deadline(const struct keeping *k)
+{
+	return k->listener < 0 ? k->until_ms : clock_earlier(k->until_ms, term_at(k));
+}
+
+/* The lock is lost: signal the process that the daemon holds it for, and end the daemon. */
+static void __attribute__((noreturn)) lose_and_exit(struct keeping *k)
+{
+	if (!k->event.error.message[0])
+		error_set(&k->event.error, ERROR_REFUSED, 0,
+			  clock_boot_ms() >= next_deadline(k) ? "its lease is about to end"
+							      : NOT_HELD);
+	/* First the signal, because the work must end at once. */
+	if (k->s->process && k->s->term_on_lost)
+		terminate_process(k, k->event.error.message);
+	else
+		send_event(k, KEEPER_LOST);
+	/* First the socket, because closing a session takes time. */
+	end_daemon(k);
+	backend_close(k->backend);
+	_exit(0);
+}
 
 /* ---- acquiring, waiting in the queue, and the offer to the guard ---- */
 
@@ -42,7 +821,7 @@
 /* Release a lock that no command has used, and that has no minimum hold. */
 static void __attribute__((noreturn)) release_and_exit(struct keeping *k, bool was_held)
 {
-	keeping_release(k, was_held);
+	release_lock(k, was_held);
 	_exit(0);
 }
 
@@ -72,15 +851,15 @@ static bool offer_lock(struct keeping *k, struct grant *grant)
 	if (before == OFFER_CLOSED ||
 	    !atomic_compare_exchange_strong(&shared->offer, &before, OFFER_MADE))
 		release_and_exit(k, true);
-	keeping_send(k, KEEPER_HELD);
+	send_event(k, KEEPER_HELD);
 	for (;;) {
 		switch (wake) {
 		case WAKE_RELEASE:
 			/* The command may have ended already: with a minimum hold. */
-			keeping_release(k, true);
+			release_lock(k, true);
 			return true;
 		case WAKE_DETACH:
-			keeping_detach(k, grant);
+			become_daemon(k, grant);
 			return true;
 		case WAKE_ABANDONED:
 			k->abandoned = true;
@@ -94,11 +873,11 @@ static bool offer_lock(struct keeping *k, struct grant *grant)
 		}
 		if (atomic_load(&shared->offer) != OFFER_MADE || clock_boot_ms() >= limit_ms)
 			break;
-		wake = keeping_sleep(k, clock_boot_ms() + OFFER_CHECK_MS, false);
+		wake = sleep_until(k, clock_boot_ms() + OFFER_CHECK_MS, false);
 	}
 	if (!atomic_compare_exchange_strong(&shared->offer, &made, OFFER_WITHDRAWN))
 		return true;
-	keeping_send(k, KEEPER_WITHDRAWN);
+	send_event(k, KEEPER_WITHDRAWN);
 	hold_release(k->backend, &k->request, &k->self, 0, 0, &k->event.error);
 	return false;
 }
@@ -111,8 +890,8 @@ static void report_waiting(struct keeping *k)
 
 	if (!k->viewed_ms || k->s->run->once_ms ||
 	    (shown && clock_boot_ms() >= k->viewed_ms + VIEW_EACH_MS))
-		keeping_view(k);
-	keeping_send(k, KEEPER_WAITING);
+		view_lock(k);
+	send_event(k, KEEPER_WAITING);
 }
 
 /*
@@ -137,7 +916,7 @@ static bool await_turn(struct keeping *k, int64_t retry_ms, bool with_backend)
 		enum wake wake;
 
 		view_ms = with_backend ? next_view(k) : CLOCK_NEVER;
-		wake = keeping_sleep(k, clock_earlier(retry_ms, view_ms), with_backend);
+		wake = sleep_until(k, clock_earlier(retry_ms, view_ms), with_backend);
 		if (gives_up(wake))
 			return true;
 		if (wake == WAKE_EVENT)
@@ -159,7 +938,7 @@ static void acquire_failed(struct keeping *k, bool in_line, int64_t *down_since_
 	int64_t now = clock_boot_ms();
 
 	if (k->event.error.kind == ERROR_CANCELLED && !atomic_load(&k->s->shared->engaged))
-		keeping_exit(k, KEEPER_BUSY);
+		send_and_exit(k, KEEPER_BUSY);
 	if (k->event.error.kind == ERROR_CANCELLED)
 		release_and_exit(k, false);
 	if (!*down_since_ms) {
@@ -175,11 +954,11 @@ static void acquire_failed(struct keeping *k, bool in_line, int64_t *down_since_
 		k->backend->cancel_fd = -1;
 		if (atomic_load(&k->s->shared->engaged))
 			hold_release(k->backend, &k->request, &k->self, 0, 0, &ignored);
-		keeping_exit(k, KEEPER_FAILED);
+		send_and_exit(k, KEEPER_FAILED);
 	}
 	/* The same message is sent once. */
 	if (*pause_ms == RECONNECT_FIRST_MS || strcmp(last_message, k->event.error.message) != 0)
-		keeping_send(k, KEEPER_RETRYING);
+		send_event(k, KEEPER_RETRYING);
 	memcpy(last_message, k->event.error.message, sizeof(last_message));
 	if (await_turn(k, clock_boot_ms() + *pause_ms, false))
 		release_and_exit(k, false);
@@ -197,7 +976,7 @@ static void mark_engaged(struct keeping *k)
 
 	atomic_store(&shared->engaged, 1);
 	if (atomic_load(&shared->offer) == OFFER_CLOSED)
-		keeping_exit(k, KEEPER_BUSY);
+		send_and_exit(k, KEEPER_BUSY);
 }
 
 static enum outcome try_once(struct keeping *k, struct grant *grant)
@@ -226,14 +1005,14 @@ static void try_until_held(struct keeping *k, struct grant *grant)
 		case OUTCOME_HELD:
 			k->backend->cancel_fd = -1;
 			k->hold_fd = grant->hold_fd;
-			keeping_publish(k, grant);
+			publish_lease(k, grant);
 			return;
 		case OUTCOME_BUSY:
 			in_line = true;
 			down_since_ms = 0;
 			if (!k->request.queue) {
-				keeping_view(k);
-				keeping_exit(k, KEEPER_BUSY);
+				view_lock(k);
+				send_and_exit(k, KEEPER_BUSY);
 			}
 			k->event.wait.poll_ms = grant->poll_ms;
 			report_waiting(k);
@@ -244,7 +1023,7 @@ static void try_until_held(struct keeping *k, struct grant *grant)
 			holder_decode(&k->event.wait.holder, grant->newer ? grant->newer : "",
 				      grant->newer ? strlen(grant->newer) : 0);
 			free(grant->newer);
-			keeping_exit(k, KEEPER_REPLACED);
+			send_and_exit(k, KEEPER_REPLACED);
 		case OUTCOME_ERROR:
 			acquire_failed(k, in_line, &down_since_ms, &pause_ms);
 			break;
@@ -261,9 +1040,9 @@ static void acquire_lock(struct keeping *k, struct grant *grant)
 		if (offer_lock(k, grant))
 			return;
 		do {
-			wake = keeping_sleep(k, CLOCK_NEVER, false);
+			wake = sleep_until(k, CLOCK_NEVER, false);
 			if (gives_up(wake))
-				keeping_exit(k, KEEPER_RELEASED);
+				send_and_exit(k, KEEPER_RELEASED);
 		} while (wake != WAKE_RETRY);
 	}
 }
@@ -272,11 +1051,10 @@ static void acquire_lock(struct keeping *k, struct grant *grant)
  * ---- a hold of another process ----
  *
  * A `dlock run` with a valid token joins the hold of another process, such as that of `dlock
- * acquire`. The nested run's keeper renews the hold every third of its TTL while
- * the command runs, publishes the lease's end for guard and supervisor, and neither acquires nor
- * releases the lock.
+ * acquire`. The nested run's keeper renews the hold every third of its TTL while the command runs,
+ * publishes the lease's end for guard and supervisor, and neither acquires nor releases the lock.
  *
- * The keeper asks the daemon of the hold, if there is one (keeper_daemon.c), through its socket:
+ * The keeper asks the daemon of the hold, if there is one, through its socket:
  *
  *	nested keeper			daemon
  *	JOIN		->	checks that the hold covers the request's mode, and renews
@@ -442,7 +1220,7 @@ static void __attribute__((noreturn)) nest_and_exit(struct keeping *k)
 		outcome = nest_at_backend(k, k->request.ttl_ms, &grant);
 	atomic_store(&k->s->shared->fence, grant.fence);
 	k->event.lease_ms = grant.ttl_ms;
-	keeping_exit(k, keeper_event_of(outcome));
+	send_and_exit(k, keeper_event_of(outcome));
 }
 
 static void join_hold(struct keeping *k, struct grant *grant)
@@ -453,15 +1231,15 @@ static void join_hold(struct keeping *k, struct grant *grant)
 	k->request.ttl_ms = 0;
 	outcome = try_to_join(k, grant);
 	if (outcome != OUTCOME_HELD)
-		keeping_exit(k, keeper_event_of(outcome));
+		send_and_exit(k, keeper_event_of(outcome));
 	/* The mode was checked when the hold was joined. */
 	k->request.mode = HOLD_ANY;
-	keeping_publish(k, grant);
+	publish_lease(k, grant);
 	atomic_store(&k->s->shared->fence, grant->fence);
 	k->hold_fd = k->share_fd;
 	/* The next renewal counts from now: a daemon's lease may have begun long ago. */
 	grant->sent_ms = clock_boot_ms();
-	keeping_send(k, KEEPER_HELD);
+	send_event(k, KEEPER_HELD);
 }
 
 static void __attribute__((noreturn)) end_joined_and_exit(struct keeping *k)
@@ -469,16 +1247,16 @@ static void __attribute__((noreturn)) end_joined_and_exit(struct keeping *k)
 	struct grant unused = { 0 };
 	enum keeper_event_type type;
 
-	keeping_reset_timeouts(k);
+	reset_timeouts(k);
 	k->event.error = (struct error){ 0 };
 	type = keeper_event_of(renew_joined(k, &unused, true));
 	/* BUSY: it is held in another mode. */
-	keeping_exit(k, type == KEEPER_HELD || type == KEEPER_BUSY ? KEEPER_RELEASED : type);
+	send_and_exit(k, type == KEEPER_HELD || type == KEEPER_BUSY ? KEEPER_RELEASED : type);
 }
 
 /* ---- when the others are dead ---- */
 
-/* Let keeping_sleep() watch the guard, once it is started. */
+/* Let sleep_until() watch the guard, once it is started. */
 static void watch_guard(struct keeping *k)
 {
 	const pid_t guard = atomic_load(&k->s->shared->guard);
@@ -496,7 +1274,7 @@ static void watch_guard(struct keeping *k)
 
 /*
  * After the guard's death, continue a stopped supervisor, again and again, because it must kill the
- * guard's tree and then order the release. wake: from keeping_sleep(). Returns when to call this
+ * guard's tree and then order the release. wake: from sleep_until(). Returns when to call this
  * again (CLOCK_BOOTTIME).
  */
 static int64_t continue_supervisor(struct keeping *k, enum wake wake)
@@ -523,7 +1301,7 @@ static void __attribute__((noreturn)) abandon_and_exit(struct keeping *k)
 
 	k->abandoned = true;
 	if (!command && k->mode != KEEPER_JOIN)
-		keeping_release(k, true);
+		release_lock(k, true);
 	/* In another session, another process has this number. */
 	if (command && getsid(command) == k->session)
 		kill(-command, SIGKILL);
@@ -536,12 +1314,12 @@ static void lose_lock(struct keeping *k)
 	enum wake wake = WAKE_TIME;
 
 	eventfd_write(k->s->lost_fd, 1);
-	keeping_send(k, KEEPER_LOST);
+	send_event(k, KEEPER_LOST);
 	while (wake != WAKE_RELEASE) {
 		if (wake == WAKE_ABANDONED)
 			abandon_and_exit(k);
 		watch_guard(k);
-		wake = keeping_sleep(k, continue_supervisor(k, wake), false);
+		wake = sleep_until(k, continue_supervisor(k, wake), false);
 	}
 }
 
@@ -570,7 +1348,7 @@ static bool limit_calls(struct keeping *k)
 	int64_t deadline_ms = lease_stop(lease, k->s->run->kill_after_ms).kill_ms, left_ms;
 
 	if (k->listener >= 0)
-		deadline_ms = keeping_deadline(k);
+		deadline_ms = next_deadline(k);
 	left_ms = deadline_ms - clock_boot_ms();
 	if (left_ms <= 0)
 		return false;
@@ -588,7 +1366,7 @@ static enum outcome renew_or_verify(struct keeping *k, struct grant *grant, bool
 	k->event.error = (struct error){ 0 };
 	if (k->mode == KEEPER_JOIN)
 		return renew_joined(k, verify ? &as_before : grant, verify);
-	return verify ? verify_here(k, grant) : keeping_renew_once(k, grant, &k->event.error);
+	return verify ? verify_here(k, grant) : renew_once(k, grant, &k->event.error);
 }
 
 /*
@@ -608,15 +1386,15 @@ static bool renew_lease(struct keeping *k, struct grant *grant, int64_t *next_ms
 	switch (renew_or_verify(k, grant, verify)) {
 	case OUTCOME_HELD:
 		if (!verify)
-			keeping_publish(k, grant);
+			publish_lease(k, grant);
 		if (k->trouble)
-			keeping_send(k, KEEPER_RENEWED);
+			send_event(k, KEEPER_RENEWED);
 		k->trouble = false;
 		*next_ms = next_renewal(k, grant, asked_ms);
 		return true;
 	case OUTCOME_ERROR:
 		if (!k->trouble)
-			keeping_send(k, KEEPER_TROUBLE);
+			send_event(k, KEEPER_TROUBLE);
 		k->trouble = true;
 		*next_ms = clock_boot_ms() + lease_retry_ms(renewal_period(k, grant));
 		return true;
@@ -633,13 +1411,13 @@ static bool renew_lease(struct keeping *k, struct grant *grant, int64_t *next_ms
 static void handle_loss(struct keeping *k)
 {
 	if (k->listener >= 0)
-		keeping_lose_daemon_exit(k);
-	if (keeping_is_retained(k))
+		lose_and_exit(k);
+	if (is_retained(k))
 		_exit(0);
 	lose_lock(k);
 	if (k->mode == KEEPER_JOIN)
-		keeping_exit(k, KEEPER_LOST);
-	keeping_release(k, true);
+		send_and_exit(k, KEEPER_LOST);
+	release_lock(k, true);
 }
 
 static void __attribute__((noreturn)) hold_and_exit(struct keeping *k, struct grant *grant)
@@ -653,12 +1431,12 @@ static void __attribute__((noreturn)) hold_and_exit(struct keeping *k, struct gr
 		if (wake == WAKE_ABANDONED)
 			abandon_and_exit(k);
 		watch_guard(k);
-		until_ms = clock_earlier(renew_ms, keeping_deadline(k));
+		until_ms = clock_earlier(renew_ms, next_deadline(k));
 		until_ms = clock_earlier(until_ms, continue_supervisor(k, wake));
 		if (grant->event_ms)
 			until_ms = clock_earlier(until_ms, grant->event_ms);
 		/* While renewals fail, events wait for the next one. */
-		wake = keeping_sleep(k, until_ms, !k->trouble);
+		wake = sleep_until(k, until_ms, !k->trouble);
 		if (grant->event_ms && clock_boot_ms() >= grant->event_ms && wake == WAKE_TIME)
 			wake = WAKE_EVENT;
 		switch (wake) {
@@ -666,7 +1444,7 @@ static void __attribute__((noreturn)) hold_and_exit(struct keeping *k, struct gr
 			k->leaving = true;
 			break;
 		case WAKE_DETACH:
-			keeping_detach(k, grant);
+			become_daemon(k, grant);
 			break;
 		case WAKE_EVENT:
 			grant->event_ms = 0;
@@ -676,7 +1454,7 @@ static void __attribute__((noreturn)) hold_and_exit(struct keeping *k, struct gr
 				renew_ms = clock_earlier(renew_ms, next_event_ms);
 			break;
 		case WAKE_QUERY:
-			if (!keeping_answer(k, grant))
+			if (!answer_caller(k, grant))
 				handle_loss(k);
 			break;
 		case WAKE_CHECK:
@@ -689,8 +1467,8 @@ static void __attribute__((noreturn)) hold_and_exit(struct keeping *k, struct gr
 		if (k->leaving && k->mode == KEEPER_JOIN)
 			end_joined_and_exit(k);
 		else if ((k->leaving && !k->members) || clock_boot_ms() >= k->until_ms)
-			keeping_release(k, true);
-		else if (clock_boot_ms() >= keeping_deadline(k) ||
+			release_lock(k, true);
+		else if (clock_boot_ms() >= next_deadline(k) ||
 			 (clock_boot_ms() >= renew_ms && !renew_lease(k, grant, &renew_ms)))
 			handle_loss(k);
 	}
@@ -716,12 +1494,12 @@ static void check_guard(struct keeping *k)
 	self = pidfd_open_once(getpid());
 	if (self < 0) {
 		error_set(&k->event.error, ERROR_INTERNAL, errno, "pidfd_open");
-		keeping_exit(k, KEEPER_FAILED);
+		send_and_exit(k, KEEPER_FAILED);
 	}
 	close(self);
 }
 
-void keeping_main(const struct supervisor *s, enum keeper_mode mode, int fd)
+void keeper_main(const struct supervisor *s, enum keeper_mode mode, int fd)
 {
 	static struct keeping k = {
 		.guard_fd = -1, .listener = -1, .timer = -1, .watchdog = -1,
@@ -751,7 +1529,7 @@ void keeping_main(const struct supervisor *s, enum keeper_mode mode, int fd)
 	fds_drop_standard();
 	if (fds_close_inherited()) {
 		error_set(&k.event.error, ERROR_INTERNAL, errno, "close_range");
-		keeping_exit(&k, KEEPER_FAILED);
+		send_and_exit(&k, KEEPER_FAILED);
 	}
 	close(s->guard_pipe[1]);
 	if (mode == KEEPER_ADOPT || mode == KEEPER_KEEP) {
@@ -759,22 +1537,22 @@ void keeping_main(const struct supervisor *s, enum keeper_mode mode, int fd)
 		grant = s->local_grant;
 		k.hold_fd = grant.hold_fd;
 		if (mode == KEEPER_KEEP)
-			keeping_release(&k, true);
+			release_lock(&k, true);
 		else
-			keeping_detach(&k, &grant);
+			become_daemon(&k, &grant);
 		hold_and_exit(&k, &grant);
 	}
 	check_guard(&k);
 	backend = backend_open(s->run->driver, s->run->uri,
 			       mode == KEEPER_ACQUIRE ? &k.request : NULL, &k.event.error);
 	if (!backend)
-		keeping_exit(&k, KEEPER_FAILED);
+		send_and_exit(&k, KEEPER_FAILED);
 	set_backend(&k, backend);
 	atomic_store(&s->shared->session, k.backend->session);
 	if (mode == KEEPER_NEST)
 		nest_and_exit(&k);
 	if (mode == KEEPER_RELEASE)
-		keeping_release(&k, true);
+		release_lock(&k, true);
 	if (mode == KEEPER_JOIN)
 		join_hold(&k, &grant);
 	else

@@ -612,7 +612,7 @@ enum acquired supervisor_acquire(struct supervisor *s)
 	return acquired;
 }
 
-/* ---- an outer hold: the keeper verifies and renews it, see keeping.h ---- */
+/* ---- an outer hold: the keeper verifies and renews it, see keeper_process.c ---- */
 
 /*
  * Refuse a token of this scope after the keeper's answer that it does not hold, or that this could
