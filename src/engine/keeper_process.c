@@ -639,15 +639,6 @@ static int watch_fd(const struct keeping *k, int how, int fd, uint64_t joined, s
 		       : 0;
 }
 
-static int listen_for_callers(struct keeping *k, struct error *err)
-{
-	k->listener = keeper_socket_listen(k->request.token, err);
-	if (k->listener < 0)
-		return -1;
-	k->callers = epoll_create1(EPOLL_CLOEXEC);
-	return watch_fd(k, EPOLL_CTL_ADD, k->listener, 0, err);
-}
-
 static void accept_caller(const struct keeping *k)
 {
 	const int fd = keeper_socket_accept(k->listener);
@@ -662,7 +653,8 @@ static void share_hold(struct keeping *k, struct keeper_reply *reply, int fd)
 {
 	if (reply->outcome == OUTCOME_HELD && watch_fd(k, EPOLL_CTL_MOD, fd, JOINED, &reply->error))
 		reply->outcome = OUTCOME_ERROR;
-	if (keeper_socket_answer(fd, reply, k->hold_fd) && reply->outcome == OUTCOME_HELD)
+	if (ipc_send(fd, reply, sizeof(*reply), MSG_DONTWAIT, k->hold_fd) == IPC_DONE &&
+	    reply->outcome == OUTCOME_HELD)
 		k->members++;
 	else
 		close(fd);
@@ -673,9 +665,12 @@ static void share_hold(struct keeping *k, struct keeper_reply *reply, int fd)
 /* Become a daemon: socket, no terminal, nothing inherited. Ends the process on failure. */
 static void become_daemon(struct keeping *k, struct grant *grant)
 {
-	if (listen_for_callers(k, &k->event.error) || start_watchdog(k)) {
-		struct error ignored;
+	struct error *err = &k->event.error, ignored;
 
+	k->callers = epoll_create1(EPOLL_CLOEXEC);
+	k->listener = keeper_socket_listen(k->request.token, err);
+	if (k->listener < 0 || watch_fd(k, EPOLL_CTL_ADD, k->listener, 0, err) ||
+	    start_watchdog(k)) {
 		hold_release(k->backend, &k->request, &k->self, 0, 0, &ignored);
 		send_and_exit(k, KEEPER_FAILED);
 	}
@@ -686,7 +681,7 @@ static void become_daemon(struct keeping *k, struct grant *grant)
 	if (!k->s->process)
 		end_after(k, k->own_ms);
 	/* Store the end of the hold in the record, and maybe the pid of this process. */
-	renew_once(k, grant, &k->event.error);
+	renew_once(k, grant, err);
 	send_event(k, KEEPER_DETACHED);
 	close(k->fd);
 	k->fd = -1;
@@ -721,7 +716,7 @@ static bool answer_query(struct keeping *k, struct grant *grant, const struct ke
 	/* Close the socket first: the caller may check for it after the answer. */
 	if (query->verb == KEEPER_VERB_RELEASE && reply.outcome == OUTCOME_HELD)
 		end_daemon(k);
-	keeper_socket_answer(fd, &reply, -1);
+	ipc_send(fd, &reply, sizeof(reply), MSG_DONTWAIT, -1);
 	close(fd);
 	if (k->listener >= 0)
 		return reply.outcome != OUTCOME_LOST;
@@ -764,7 +759,7 @@ static bool answer_caller(struct keeping *k, struct grant *grant)
 	query.token[TOKEN_SIZE - 1] = '\0';
 	query.name[NAME_MAX_BYTES] = '\0';
 	if (received == IPC_DONE && strcmp(query.token, k->request.token) != 0)
-		keeper_socket_answer(fd, &lost, -1);
+		ipc_send(fd, &lost, sizeof(lost), MSG_DONTWAIT, -1);
 	/* Without an answer the caller asks the backend: for another lock or backend. */
 	else if (received == IPC_DONE && !strcmp(query.name, k->request.name) &&
 		 query.backend == k->s->identity)
@@ -1476,13 +1471,6 @@ static void __attribute__((noreturn)) hold_and_exit(struct keeping *k, struct gr
 
 /* ---- from the start ---- */
 
-static void set_backend(struct keeping *k, struct backend *backend)
-{
-	k->backend = backend;
-	k->timeout_ms = backend->timeout_ms;
-	k->connect_timeout_ms = backend->connect_timeout_ms;
-}
-
 /* Check before the first request that a guard can be watched. */
 static void check_guard(struct keeping *k)
 {
@@ -1503,10 +1491,9 @@ void keeper_main(const struct supervisor *s, enum keeper_mode mode, int fd)
 {
 	static struct keeping k = {
 		.guard_fd = -1, .listener = -1, .timer = -1, .watchdog = -1,
-		.until_ms = CLOCK_NEVER, .continue_ms = CLOCK_NEVER, .share_fd = -1, .hold_fd = -1,
+		.until_ms = CLOCK_NEVER, .continue_ms = CLOCK_NEVER, .share_fd = -1,
 	};
-	struct grant grant = { 0 };
-	struct backend *backend;
+	struct grant grant = s->local_grant;
 
 	k.s = s;
 	k.mode = mode;
@@ -1532,30 +1519,35 @@ void keeper_main(const struct supervisor *s, enum keeper_mode mode, int fd)
 		send_and_exit(&k, KEEPER_FAILED);
 	}
 	close(s->guard_pipe[1]);
-	if (mode == KEEPER_ADOPT || mode == KEEPER_KEEP) {
-		set_backend(&k, s->backend);
-		grant = s->local_grant;
-		k.hold_fd = grant.hold_fd;
-		if (mode == KEEPER_KEEP)
-			release_lock(&k, true);
-		else
-			become_daemon(&k, &grant);
-		hold_and_exit(&k, &grant);
-	}
 	check_guard(&k);
-	backend = backend_open(s->run->driver, s->run->uri,
-			       mode == KEEPER_ACQUIRE ? &k.request : NULL, &k.event.error);
-	if (!backend)
+	/* Of a local lock that the supervisor has acquired: to adopt, or to keep. */
+	k.backend = s->backend;
+	k.hold_fd = grant.hold_fd;
+	if (!k.backend)
+		k.backend = backend_open(s->run->driver, s->run->uri,
+					 mode == KEEPER_ACQUIRE ? &k.request : NULL,
+					 &k.event.error);
+	if (!k.backend)
 		send_and_exit(&k, KEEPER_FAILED);
-	set_backend(&k, backend);
+	k.timeout_ms = k.backend->timeout_ms;
+	k.connect_timeout_ms = k.backend->connect_timeout_ms;
 	atomic_store(&s->shared->session, k.backend->session);
-	if (mode == KEEPER_NEST)
-		nest_and_exit(&k);
-	if (mode == KEEPER_RELEASE)
-		release_lock(&k, true);
-	if (mode == KEEPER_JOIN)
-		join_hold(&k, &grant);
-	else
+	switch (mode) {
+	case KEEPER_ACQUIRE:
 		acquire_lock(&k, &grant);
+		break;
+	case KEEPER_JOIN:
+		join_hold(&k, &grant);
+		break;
+	case KEEPER_NEST:
+		nest_and_exit(&k);
+	case KEEPER_ADOPT:
+		become_daemon(&k, &grant);
+		break;
+	case KEEPER_RELEASE:
+	case KEEPER_KEEP:
+		release_lock(&k, true);
+		break;
+	}
 	hold_and_exit(&k, &grant);
 }

@@ -135,8 +135,3 @@ int keeper_socket_accept(int listener)
 	close(fd);
 	return -1;
 }
-
-bool keeper_socket_answer(int fd, const struct keeper_reply *reply, int hold_fd)
-{
-	return ipc_send(fd, reply, sizeof(*reply), MSG_DONTWAIT, hold_fd) == IPC_DONE;
-}

@@ -5,12 +5,11 @@
  * must carry the whole token.
  *
  * Calling sequence, in the daemon: keeper_socket_listen() once; keeper_socket_accept() whenever the
- * listener is readable; keeper_socket_answer() for each query. In a command and in a run's keeper:
+ * listener is readable, and a reply to each query. In a command and in a run's keeper:
  * keeper_socket_ask().
  */
 #pragma once
 
-#include <stdbool.h>
 #include <stdint.h>
 
 #include "base/error.h"
@@ -48,11 +47,11 @@ struct keeper_reply {
 /*
  * Ask the daemon of request->token, which holds request->name on backend (uri_identity()). Returns
  * 0: *reply is its answer; 1: there is no daemon; -1 with *err: the daemon has not answered within
- * timeout_ms. share is for KEEPER_VERB_JOIN alone,
- * otherwise NULL. When the outcome is HELD, *share becomes the connection. The answer stays unread
- * in it, with a copy of the descriptor that the hold lives with. Until the last copy of the
- * connection is closed, that descriptor stays open, and the daemon keeps the lock even when its
- * process has ended. POLLRDHUP on *share: the daemon has ended.
+ * timeout_ms. share is for KEEPER_VERB_JOIN alone, otherwise NULL. When the outcome is HELD, *share
+ * becomes the connection. The answer stays unread in it, with a copy of the descriptor that the
+ * hold lives with. Until the last copy of the connection is closed, that descriptor stays open, and
+ * the daemon keeps the lock even when its process has ended. POLLRDHUP on *share: the daemon has
+ * ended.
  */
 int keeper_socket_ask(enum keeper_verb verb, const struct request *request, uint64_t backend,
 		      struct keeper_reply *reply, int *share, int64_t timeout_ms,
@@ -63,6 +62,3 @@ int keeper_socket_listen(const char *token, struct error *err);
 
 /* Accept a caller that is this user or root. Returns the connection, or -1: there is none. */
 int keeper_socket_accept(int listener);
-
-/* Answer a query, and share hold_fd unless that is -1. False: the caller cannot be reached. */
-bool keeper_socket_answer(int fd, const struct keeper_reply *reply, int hold_fd);

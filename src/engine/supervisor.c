@@ -394,20 +394,32 @@ static void view_local(struct supervisor *s)
 	lock_view_finish(&view);
 }
 
-/* Try a local backend once: without waiting, or waiting until until_ms or a signal. */
-static enum acquired try_local(struct supervisor *s, bool wait, int64_t until_ms, int *sig)
+/*
+ * Try a local backend once: with until_ms 0 without waiting, otherwise until then or a signal. NO:
+ * the result is filled.
+ */
+static enum acquired try_local(struct supervisor *s, int64_t until_ms)
 {
 	struct request request = s->request;
 	struct grant *grant = &s->local_grant;
 	struct error err = { 0 };
 	enum outcome outcome;
+	int sig = 0;
 
-	request.queue = wait;
-	if (wait)
+	request.queue = until_ms > 0;
+	if (request.queue)
 		signals_unblock(s->signals, until_ms);
 	outcome = hold_acquire(s->backend, &request, grant, &err);
-	if (wait)
-		*sig = signals_block(s->signals);
+	if (request.queue)
+		sig = signals_block(s->signals);
+	if (sig) {
+		/* The signal and the lock may have come together. */
+		if (outcome == OUTCOME_HELD)
+			hold_release(s->backend, &s->request, &s->self, 0, 0, &err);
+		s->result->end = RUN_INTERRUPTED;
+		s->result->status = sig;
+		return ACQUIRED_NO;
+	}
 	switch (outcome) {
 	case OUTCOME_HELD:
 		atomic_store(&s->shared->held_ms, clock_boot_ms());
@@ -429,12 +441,11 @@ static enum acquired acquire_local(struct supervisor *s)
 	enum acquired acquired;
 	struct error err = { 0 };
 	int64_t tick_ms;
-	int sig = 0;
 
 	s->backend = backend_open(s->run->driver, s->run->uri, &s->request, &err);
 	if (!s->backend)
 		return supervisor_fail(s, &err);
-	acquired = try_local(s, false, 0, NULL);
+	acquired = try_local(s, 0);
 	/* The wait leaves time to start the guard. */
 	if (acquired == ACQUIRED_NOT_YET && until_ms > clock_boot_ms() && s->run->argv &&
 	    supervisor_start_guard(s, &err))
@@ -443,16 +454,7 @@ static enum acquired acquire_local(struct supervisor *s)
 		show_waiting(s);
 		tick_ms = clock_earlier(s->hooks->tick_ms,
 					s->run->once_ms ? CHECK_DONE_MS : CHECK_LOCAL_MS);
-		acquired = try_local(s, true, clock_earlier(until_ms, clock_boot_ms() + tick_ms),
-				     &sig);
-		if (sig) {
-			/* The signal and the lock may have come together. */
-			if (acquired == ACQUIRED_YES && s->protected)
-				hold_release(s->backend, &s->request, &s->self, 0, 0, &err);
-			s->result->end = RUN_INTERRUPTED;
-			s->result->status = sig;
-			return ACQUIRED_NO;
-		}
+		acquired = try_local(s, clock_earlier(until_ms, clock_boot_ms() + tick_ms));
 	}
 	if (acquired != ACQUIRED_NOT_YET)
 		return acquired;
