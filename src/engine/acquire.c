@@ -35,7 +35,6 @@ static int await_detached(struct supervisor *s, struct acquire_result *result,
 					supervisor_pause(s, until_ms);
 				return -1;
 			case KEEPER_RELEASED:
-				return -1;
 			case KEEPER_LOST:
 			case KEEPER_FAILED:
 				*err = event.error;

@@ -58,15 +58,10 @@ void guard_hang_up(const struct child *guard)
 
 bool guard_event(struct child *guard, struct guard_event *event)
 {
-	switch (ipc_receive(guard->fd, event, sizeof(*event), MSG_DONTWAIT, NULL)) {
-	case IPC_DONE:
-		return true;
-	case IPC_LATER:
-		return false;
-	case IPC_GONE:
-	case IPC_FAILED:
-		break;
-	}
-	*event = (struct guard_event){ .type = GUARD_GONE };
-	return true;
+	const enum ipc_result received = ipc_receive(guard->fd, event, sizeof(*event),
+						     MSG_DONTWAIT, NULL);
+
+	if (received != IPC_DONE)
+		*event = (struct guard_event){ .type = GUARD_GONE };
+	return received != IPC_LATER;
 }

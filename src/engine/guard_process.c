@@ -553,13 +553,6 @@ static void sweep_soon(struct guarding *g)
 	g->sweep_at_ms = clock_earlier(g->sweep_at_ms, clock_boot_ms() + SWEEP_FIRST_MS);
 }
 
-/* Pass a signal on to the leftovers, to each process once. */
-static void signal_leftovers(struct guarding *g, int sig)
-{
-	signal_group(g, sig);
-	sweep_tree(g, sig);
-}
-
 /*
  * Begin to end the tree: TERM now, KILL at kill_at_ms. If this has begun already, the earlier KILL
  * wins.
@@ -791,16 +784,6 @@ static void begin_limit(struct guarding *g)
 	g->limit_at_ms = clock_earlier(max_run_at_ms, until_at_ms);
 }
 
-/* Start the command, or end the process after a failure. */
-static void launch_command(struct guarding *g)
-{
-	/* Asked here, because in a namespace the terminal's group has no number. */
-	const bool foreground = terminal_is_free(&g->s->terminal);
-
-	if (g->s->run->contain ? start_contained(g, foreground) : start_command(g, foreground))
-		finish_and_exit(g, last_event(g));
-}
-
 /* ---- while it runs ---- */
 
 /* The pause before a guard that is stopped again is continued. */
@@ -881,10 +864,12 @@ static void reap_children(struct guarding *g)
  */
 static void forward_signal(struct guarding *g, pid_t target, int sig)
 {
-	if (g->end_sent && !g->stopping && sig != SIGTSTP && sig != SIGCONT)
-		signal_leftovers(g, sig);
-	else if (g->command && kill(target, sig) && errno == EPERM)
+	if (g->end_sent && !g->stopping && sig != SIGTSTP && sig != SIGCONT) {
+		signal_group(g, sig);
+		sweep_tree(g, sig);
+	} else if (g->command && kill(target, sig) && errno == EPERM) {
 		send_event(g, (struct guard_event){ .type = GUARD_STUCK, .value = g->command });
+	}
 }
 
 static void obey_order(struct guarding *g)
@@ -947,6 +932,7 @@ void guard_main(const struct supervisor *s, int fd)
 		.s = s, .fd = fd, .hold_fd = -1, .report_fd = -1,
 		.start_sent = s->printed_fd < 0, .sweep_pause_ms = SWEEP_FIRST_MS,
 	};
+	bool foreground;
 
 	/* A signal that ends or stops dlock's job must leave a process to enforce the lease. */
 	setpgid(0, 0);
@@ -961,6 +947,9 @@ void guard_main(const struct supervisor *s, int fd)
 	/* A limit of --max-run begins now. */
 	if (clock_boot_ms() >= g.limit_at_ms && g.limit == ENDING_UNTIL)
 		refuse_and_exit(&g, ENDING_UNTIL);
-	launch_command(&g);
+	/* Asked here, because in a namespace the terminal's group has no number. */
+	foreground = terminal_is_free(&s->terminal);
+	if (s->run->contain ? start_contained(&g, foreground) : start_command(&g, foreground))
+		finish_and_exit(&g, last_event(&g));
 	guard_loop(&g);
 }

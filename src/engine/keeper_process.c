@@ -301,6 +301,7 @@ static enum outcome release_once(struct keeping *k, int64_t *keep_ms, struct err
 	enum outcome outcome;
 
 	*keep_ms = retained_for(k);
+	/* Only once: by the same times a backend knows a record that it has stored before. */
 	if (*keep_ms > 0)
 		k->self.kept_ms = clock_wall_ms() + *keep_ms;
 	if (*keep_ms > 0 && k->s->run->once_ms)
@@ -1026,6 +1027,7 @@ static void try_until_held(struct keeping *k, struct grant *grant)
 	}
 }
 
+/* Acquire, wait, and offer the lock; end the process if the supervisor does not take it. */
 static void acquire_lock(struct keeping *k, struct grant *grant)
 {
 	enum wake wake;
@@ -1080,14 +1082,6 @@ static void read_reply(const struct keeper_reply *reply, int64_t asked_ms, struc
 		grant->sent_ms += reply->lease_ms - lease_end(0, grant->ttl_ms);
 }
 
-/* Return the time for a daemon's answer, in ms. It leaves time for another query. */
-static int64_t reply_timeout(const struct keeping *k, const struct grant *grant)
-{
-	int64_t bound_ms = 2 * k->backend->timeout_ms;
-
-	return grant->ttl_ms ? clock_earlier(bound_ms, grant->ttl_ms / 4 + 1) : bound_ms;
-}
-
 /*
  * Ask the daemon: any verb but RENEW and RELEASE. True: *outcome is the answer. False: there is no
  * daemon (*outcome LOST), or it does not answer (ERROR with k->event.error).
@@ -1095,13 +1089,17 @@ static int64_t reply_timeout(const struct keeping *k, const struct grant *grant)
 static bool ask_daemon(struct keeping *k, enum keeper_verb verb, struct grant *grant,
 		       enum outcome *outcome)
 {
-	const int64_t asked_ms = clock_boot_ms(), patience_ms = reply_timeout(k, grant);
+	const int64_t asked_ms = clock_boot_ms();
+	int64_t patience_ms = 2 * k->backend->timeout_ms;
 	struct error *err = &k->event.error;
 	struct keeper_reply reply;
-	const int asked = keeper_socket_ask(verb, &k->request, k->s->identity, &reply,
-					    verb == KEEPER_VERB_JOIN ? &k->share_fd : NULL,
-					    patience_ms, err);
+	int asked;
 
+	/* Leave time for another query. */
+	if (grant->ttl_ms)
+		patience_ms = clock_earlier(patience_ms, grant->ttl_ms / 4 + 1);
+	asked = keeper_socket_ask(verb, &k->request, k->s->identity, &reply,
+				  verb == KEEPER_VERB_JOIN ? &k->share_fd : NULL, patience_ms, err);
 	*outcome = asked < 0 ? OUTCOME_ERROR : OUTCOME_LOST;
 	if (asked)
 		return false;
@@ -1137,52 +1135,27 @@ static enum outcome renew_here(struct keeping *k, struct grant *grant)
 	return outcome;
 }
 
-static enum outcome join_backend(struct keeping *k, struct grant *grant)
-{
-	const enum outcome outcome = verify_here(k, grant);
-
-	if (outcome != OUTCOME_HELD)
-		return outcome;
-	/* An outer run ends this one when it loses the lock; this one only verifies. */
-	if (k->backend->session && token_is_of_run(k->request.token))
-		return outcome;
-	if (k->backend->session) {
-		error_set(&k->event.error, ERROR_REFUSED, 0,
-			  "held already, with this token, by a "
-			  "process that cannot be asked from here (it does not answer, or belongs "
-			  "to another host, user or container), so that the command would not be "
-			  "protected");
-		return OUTCOME_ERROR;
-	}
-	return renew_here(k, grant);
-}
-
-/*
- * Extend the lease by the longer of ttl_ms and the hold's own TTL, unless it has no end or lives
- * with another process, which renews it.
- */
-static enum outcome nest_at_backend(struct keeping *k, int64_t ttl_ms, struct grant *grant)
-{
-	enum outcome outcome = verify_here(k, grant);
-
-	if (outcome != OUTCOME_HELD || k->backend->session)
-		return outcome;
-	outcome = renew_for(k, 0, grant);
-	if (outcome == OUTCOME_HELD && grant->ttl_ms && grant->ttl_ms < ttl_ms)
-		outcome = renew_for(k, ttl_ms, grant);
-	return outcome;
-}
-
+/* Verify the hold for a run that joins it, and renew it. */
 static enum outcome try_to_join(struct keeping *k, struct grant *grant)
 {
+	const bool session = k->backend->session;
 	enum outcome outcome;
 
 	if (ask_daemon(k, KEEPER_VERB_JOIN, grant, &outcome))
 		return outcome;
 	/* Only the daemon can answer for a hold that lives with it. */
-	if (outcome == OUTCOME_ERROR && k->backend->session)
+	if (outcome == OUTCOME_ERROR && session)
 		return outcome;
-	return join_backend(k, grant);
+	outcome = verify_here(k, grant);
+	/* An outer run ends this one when it loses the lock; this one only verifies. */
+	if (outcome != OUTCOME_HELD || (session && token_is_of_run(k->request.token)))
+		return outcome;
+	if (!session)
+		return renew_here(k, grant);
+	error_set(&k->event.error, ERROR_REFUSED, 0, "held already, with this token, by a "
+		  "process that cannot be asked from here (it does not answer, or belongs to "
+		  "another host, user or container), so that the command would not be protected");
+	return OUTCOME_ERROR;
 }
 
 /* Renew, or verify. Ask the daemon for a hold that lives with it. */
@@ -1206,18 +1179,30 @@ static enum outcome renew_joined(struct keeping *k, struct grant *grant, bool ve
 	return outcome;
 }
 
+/*
+ * For `dlock acquire` with a token: verify the hold, renew it for the longer of the requested TTL
+ * and its own, write the fence to shared memory, send the result, and end the process. A lease that
+ * has no end or lives with another process, which renews it, is not extended.
+ */
 static void __attribute__((noreturn)) nest_and_exit(struct keeping *k)
 {
+	const int64_t ttl_ms = k->request.ttl_ms;
 	struct grant grant = { 0 };
 	enum outcome outcome;
 
-	if (!ask_daemon(k, KEEPER_VERB_NEST, &grant, &outcome) && outcome != OUTCOME_ERROR)
-		outcome = nest_at_backend(k, k->request.ttl_ms, &grant);
+	if (!ask_daemon(k, KEEPER_VERB_NEST, &grant, &outcome) && outcome != OUTCOME_ERROR) {
+		outcome = verify_here(k, &grant);
+		if (outcome == OUTCOME_HELD && !k->backend->session)
+			outcome = renew_for(k, 0, &grant);
+		if (outcome == OUTCOME_HELD && grant.ttl_ms && grant.ttl_ms < ttl_ms)
+			outcome = renew_for(k, ttl_ms, &grant);
+	}
 	atomic_store(&k->s->shared->fence, grant.fence);
 	k->event.lease_ms = grant.ttl_ms;
 	send_and_exit(k, keeper_event_of(outcome));
 }
 
+/* Join the hold, and send the result. Ends the process if it cannot be joined. */
 static void join_hold(struct keeping *k, struct grant *grant)
 {
 	enum outcome outcome;
@@ -1237,6 +1222,7 @@ static void join_hold(struct keeping *k, struct grant *grant)
 	send_event(k, KEEPER_HELD);
 }
 
+/* The command's tree is dead: send whether the lock was held until now, and end the process. */
 static void __attribute__((noreturn)) end_joined_and_exit(struct keeping *k)
 {
 	struct grant unused = { 0 };

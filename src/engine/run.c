@@ -36,21 +36,10 @@ static pid_t command_of(const struct supervisor *s)
 	return atomic_load(&s->shared->command);
 }
 
-/* Report that the keeper was killed. */
-static void report_unrenewed(const struct supervisor *s)
+static void handle_holding(struct supervisor *s, const struct keeper_event *event)
 {
 	struct error err;
 
-	/* A failure is reported at the end. */
-	if (ipc_has_failed(NULL))
-		return;
-	supervisor_keeper_died(s, &err);
-	supervisor_report(s, EVENT_NOT_RENEWED, LEVEL_WARNING, "%s; the lock cannot be renewed",
-			  err.message);
-}
-
-static void handle_holding(struct supervisor *s, const struct keeper_event *event)
-{
 	if (event->last) {
 		/* The keeper may report the release before this process has read the end. */
 		s->last_word = *event;
@@ -68,7 +57,12 @@ static void handle_holding(struct supervisor *s, const struct keeper_event *even
 		supervisor_report(s, EVENT_RENEWED, LEVEL_WARNING, "the lock is renewed again");
 		break;
 	case KEEPER_GONE:
-		report_unrenewed(s);
+		/* A failure is reported at the end. */
+		if (ipc_has_failed(NULL))
+			break;
+		supervisor_keeper_died(s, &err);
+		supervisor_report(s, EVENT_NOT_RENEWED, LEVEL_WARNING,
+				  "%s; the lock cannot be renewed", err.message);
 		break;
 	default:
 		break;

@@ -370,11 +370,6 @@ static void store_wait(struct supervisor *s, const struct wait_state *seen)
 	s->result->done = s->run->once_ms && seen->holder.done_ms;
 }
 
-static void show_waiting(const struct supervisor *s)
-{
-	s->hooks->waiting(&s->result->wait);
-}
-
 static void view_local(struct supervisor *s)
 {
 	struct wait_state seen = { .ahead = -1 };
@@ -451,7 +446,7 @@ static enum acquired acquire_local(struct supervisor *s)
 	    supervisor_start_guard(s, &err))
 		return supervisor_fail(s, &err);
 	while (acquired == ACQUIRED_NOT_YET && !s->result->done && clock_boot_ms() < until_ms) {
-		show_waiting(s);
+		s->hooks->waiting(&s->result->wait);
 		tick_ms = clock_earlier(s->hooks->tick_ms,
 					s->run->once_ms ? CHECK_DONE_MS : CHECK_LOCAL_MS);
 		acquired = try_local(s, clock_earlier(until_ms, clock_boot_ms() + tick_ms));
@@ -493,7 +488,7 @@ static enum acquired handle_acquiring(struct supervisor *s, const struct keeper_
 		store_wait(s, &event->wait);
 		if (result->done)
 			break;
-		show_waiting(s);
+		s->hooks->waiting(&s->result->wait);
 		return ACQUIRED_NOT_YET;
 	case KEEPER_BUSY:
 		store_wait(s, &event->wait);
@@ -509,7 +504,7 @@ static enum acquired handle_acquiring(struct supervisor *s, const struct keeper_
 				  event->error.message);
 		if (!result->wait.down_since_ms)
 			result->wait.down_since_ms = clock_boot_ms();
-		show_waiting(s);
+		s->hooks->waiting(&s->result->wait);
 		return ACQUIRED_NOT_YET;
 	case KEEPER_FAILED:
 		return supervisor_fail(s, &event->error);
@@ -582,7 +577,7 @@ static enum acquired wait_for_lock(struct supervisor *s)
 		if (clock_boot_ms() >= tick_ms) {
 			tick_ms = add_duration(clock_boot_ms(), s->hooks->tick_ms);
 			if (s->result->wait.holder_known)
-				show_waiting(s);
+				s->hooks->waiting(&s->result->wait);
 		}
 	}
 	return acquired;
