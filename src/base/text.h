@@ -33,8 +33,8 @@ bool text_is_clean(const char *text, size_t length);
 
 /*
  * Copy text with '?' for each control character and each byte that is not UTF-8, and add a NUL.
- * Text that does not fit is cut at the end of a character. size is 1 or more. buf may be text itself, because the copy
- * is not longer. Returns the length written.
+ * Text that does not fit is cut at the end of a character. size is 1 or more. buf may be text
+ * itself, because the copy is not longer. Returns the length written.
  */
 size_t text_clean(const char *text, size_t length, char *buf, size_t size);
 

@@ -26,9 +26,9 @@ struct tree_excluded {
 bool tree_usable(void);
 
 /*
- * Fill *excluded, once in a process: nearly always one system call, because there are none. From here on do not ignore
- * SIGCHLD, and call tree_remove_reaped() for each child that is reaped. Returns 0, or -1 when there
- * are processes that cannot be listed.
+ * Fill *excluded, once in a process: nearly always one system call, because there are none. From
+ * here on do not ignore SIGCHLD, and call tree_remove_reaped() for each child that is reaped.
+ * Returns 0, or -1 when there are processes that cannot be listed.
  */
 int tree_exclude_present(struct tree_excluded *excluded);
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * What the supervisors of a run and of an acquisition share: messages, stops, sleep, the start of
- * processes; and to acquire: join an outer hold, take a lock of `file:` here, or wait for the keeper.
+ * processes; and how they acquire: by an outer hold, a lock of `file:` that is taken here, or the
+ * keeper.
  */
 #include "supervisor.h"
 
