@@ -78,7 +78,7 @@ static struct backend *my_open(const struct uri *uri, struct error *err)
 	my = memory_new(1, sizeof(*my));
 	my->strategy = strategy;
 	my->conn.address = my->side.address = &my->address;
-	my->conn.limits = my->side.limits = &my->base;
+	my->conn.backend = my->side.backend = &my->base;
 	my->base.session = strategy->door;
 	my->base.can = strategy->can;
 	if (mysql_address_init(&my->address, uri, err) ||

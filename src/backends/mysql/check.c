@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* `dlock check` for a MySQL or MariaDB server. */
-#include "entries.h"
+#include "run.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -19,7 +19,7 @@ static int ping_server(struct backend *backend, struct error *err)
 {
 	struct mysql_backend *my = mysql_from_backend(backend);
 
-	return mysql_run(my, &my->conn, "DO 0", NULL, NULL, err);
+	return mysql_run(&my->conn, "DO 0", NULL, NULL, err);
 }
 
 /* Facts about the server: the rows of check_variables and check_status. */
@@ -75,7 +75,7 @@ static int check_clock(struct mysql_backend *my, struct findings *findings, stru
 	const int64_t before_ms = clock_wall_ms();
 	MYSQL_RES *rows;
 	int64_t theirs_us;
-	int failed = mysql_run(my, &my->conn, sql_check_clock, NULL, &rows, err);
+	int failed = mysql_run(&my->conn, sql_check_clock, NULL, &rows, err);
 
 	mysql_numbers(rows, &theirs_us, 1);
 	if (failed)
@@ -111,7 +111,7 @@ static void check_group(struct mysql_backend *my, const struct facts *facts,
 
 	if (!get_fact(facts, "group_replication_group_name")[0])
 		return;
-	row = mysql_persist(my, &my->conn, sql_check_group, NULL, 0, 3, &rows, &ignored)
+	row = mysql_persist(&my->conn, sql_check_group, NULL, 0, 3, &rows, &ignored)
 	      ? NULL : mysql_fetch_row(rows);
 	if (!row || !row[0] || !row[1] || !row[2]) {
 		findings_add(findings, FINDING_WARNING, "cluster", "GRANT SELECT ON "
@@ -195,7 +195,7 @@ int mysql_check(struct backend *backend, struct findings *findings, struct error
 		     check_clock(my, findings, err);
 
 	for (int i = 0; i < 2 && !failed; i++)
-		failed = mysql_persist(my, &my->conn, sql[i], NULL, 0, 2, &facts.rows[i], err);
+		failed = mysql_persist(&my->conn, sql[i], NULL, 0, 2, &facts.rows[i], err);
 	if (!failed) {
 		check_version(&facts, findings);
 		check_role(&facts, findings);

@@ -257,7 +257,7 @@ static void add_reason(struct error *err, const struct error *one)
 int mysql_conn_open(struct mysql_conn *conn, struct error *err)
 {
 	const size_t count = conn->address->host_count;
-	const int64_t end_ms = clock_boot_ms() + conn->limits->connect_timeout_ms;
+	const int64_t end_ms = clock_boot_ms() + conn->backend->connect_timeout_ms;
 	struct error one;
 	int64_t now_ms;
 
@@ -312,7 +312,7 @@ int mysql_conn_send(struct mysql_conn *conn, char *text, struct error *err)
 	conn->fresh = false;
 	conn->code = 0;
 	conn->sent = conn->pending = true;
-	begin_bound(conn->mysql, clock_boot_ms() + conn->limits->timeout_ms);
+	begin_bound(conn->mysql, clock_boot_ms() + conn->backend->timeout_ms);
 	failed = mysql_send_query(conn->mysql, all, strlen(all));
 	passed = end_bound();
 	free(all);
@@ -328,7 +328,7 @@ static int await_answer(const struct mysql_conn *conn, int64_t *deadline_ms, str
 	const int fd = mysql_conn_fd(conn);
 	struct error late;
 
-	if (!net_wait(fd, POLLIN, *deadline_ms, conn->limits->cancel_fd, err))
+	if (!net_wait(fd, POLLIN, *deadline_ms, conn->backend->cancel_fd, err))
 		return 0;
 	if (err->kind != ERROR_CANCELLED)
 		return -1;
@@ -361,7 +361,7 @@ static bool read_results(MYSQL *mysql, MYSQL_RES **rows)
 
 int mysql_conn_receive(struct mysql_conn *conn, MYSQL_RES **rows, struct error *err)
 {
-	int64_t deadline_ms = clock_boot_ms() + conn->limits->timeout_ms;
+	int64_t deadline_ms = clock_boot_ms() + conn->backend->timeout_ms;
 	bool failed, passed;
 
 	*rows = NULL;

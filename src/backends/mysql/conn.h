@@ -45,7 +45,7 @@ void mysql_address_next(struct mysql_address *address);
 struct mysql_conn {
 	MYSQL *mysql;		/* NULL: not connected */
 	struct mysql_address *address;
-	const struct backend *limits;	/* the timeouts and cancel_fd */
+	struct backend *backend;	/* its timeouts, cancel_fd, and resent */
 	/*
 	 * A lock lives with it: a late answer does not close it, and unsent output is still sent
 	 * after a close.

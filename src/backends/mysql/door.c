@@ -95,27 +95,24 @@ static void make_key(const char *name, char key[static KEY_SIZE])
 		snprintf(key + 6 + 2 * i, 3, "%02x", digest[i]);
 }
 
-/* key: room for the name in the server, to which the params point. */
-static void make_params(const struct mysql_backend *my, const struct request *request,
-			struct params *params, char key[static KEY_SIZE])
+/* key: room for the name in the server, to which the values point. */
+static void begin_call(struct call *call, struct mysql_backend *my, struct mysql_conn *conn,
+		       const struct request *request, char key[static KEY_SIZE])
 {
-	const struct door_kind *kind = kind_of(my);
+	const struct door_kind *kind = my->strategy->door;
 	const bool shared = request->mode == HOLD_SHARED && kind->shared;
 	const int64_t idle_s = request->ttl_ms / 1000;
 	const char *name = request->name;
 
-	params_begin(params, my, request);
+	call_begin(call, my, conn, request);
 	make_key(name, key);
-	params_add(params, (const struct sql_value[]){
-		SQL_NAME("table", strcmp(name, PROBE_NAME) ? name : "dlock_probe"),
-		SQL_TEXT("key", key),
-		SQL_PART("clause", shared ? kind->shared : kind->exclusive),
-		SQL_PART("nowait", shared ? NOWAIT_MARIADB : kind->nowait),
-		SQL_INT("idle", idle_s),
-		SQL_INT("hung", idle_s < HUNG_S ? idle_s : HUNG_S),
-		SQL_INT("limit", HOLD_RETRY_MS / 1000),
-		SQL_LAST
-	});
+	call_set(call, SQL_NAME("table", strcmp(name, PROBE_NAME) ? name : "dlock_probe"));
+	call_set(call, SQL_TEXT("key", key));
+	call_set(call, SQL_PART("clause", shared ? kind->shared : kind->exclusive));
+	call_set(call, SQL_PART("nowait", shared ? NOWAIT_MARIADB : kind->nowait));
+	call_set(call, SQL_INT("idle", idle_s));
+	call_set(call, SQL_INT("hung", idle_s < HUNG_S ? idle_s : HUNG_S));
+	call_set(call, SQL_INT("limit", HOLD_RETRY_MS / 1000));
 }
 
 /* ---- requests over the connection that passes the door ---- */
@@ -138,13 +135,13 @@ static void read_answer(MYSQL_RES *rows, struct door_answer *answer)
 static int request_door(struct mysql_backend *my, const char *sql, const struct request *request,
 			struct door_answer *answer, struct error *err)
 {
-	struct params params;
+	struct call call;
 	char key[KEY_SIZE];
 	MYSQL_RES *rows;
 	int failed;
 
-	make_params(my, request, &params, key);
-	failed = mysql_run(my, &my->conn, sql, params.values, &rows, err);
+	begin_call(&call, my, &my->conn, request, key);
+	failed = mysql_run(call.conn, sql, call.values, &rows, err);
 	read_answer(rows, answer);
 	return failed;
 }
@@ -217,7 +214,7 @@ enum outcome door_try(struct mysql_backend *my, const struct request *request, s
 			if (mysql_contended(&my->conn))
 				return OUTCOME_BUSY;
 			if (i == 0 && mysql_is_missing(&my->conn) &&
-			    !mysql_make_tables(my, &my->conn, err))
+			    !mysql_make_tables(&my->conn, err))
 				continue;
 			if (i > 0 && mysql_is_missing(&my->conn))
 				error_set(err, ERROR_REFUSED, 0, "%s: there is no table of this "
@@ -243,12 +240,12 @@ int door_wait(struct mysql_backend *my, const struct request *request, struct er
 {
 	struct mysql_conn *conn = &my->conn;
 	struct door_answer ignored;
-	struct params params;
+	struct call call;
 	char key[KEY_SIZE];
 
-	make_params(my, request, &params, key);
+	begin_call(&call, my, conn, request, key);
 	if (request_door(my, kind_of(my)->ready_sql, request, &ignored, err) ||
-	    mysql_start(conn, kind_of(my)->wait_sql, params.values, err))
+	    mysql_start(conn, kind_of(my)->wait_sql, call.values, err))
 		return -1;
 	my->at_door = true;
 	return 0;
@@ -295,13 +292,13 @@ int door_probe(struct mysql_backend *my, const char *name, bool *taken, int64_t 
 	       struct error *err)
 {
 	const struct request request = { .name = name };
-	struct params params;
+	struct call call;
 	char key[KEY_SIZE];
 	MYSQL_RES *rows;
 	int failed;
 
-	make_params(my, &request, &params, key);
-	failed = mysql_run(my, &my->side, kind_of(my)->probe_sql, params.values, &rows, err);
+	begin_call(&call, my, &my->side, &request, key);
+	failed = mysql_run(call.conn, kind_of(my)->probe_sql, call.values, &rows, err);
 	mysql_numbers(rows, number, 1);
 	*taken = failed ? mysql_contended(&my->side) : !kind_of(my)->exclusive[0] && *number > 0;
 	failed = failed && !*taken && !mysql_is_missing(&my->side);

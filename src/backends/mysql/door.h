@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * The doors of the strategies row, advisory and table: the server's own locks, which other programs
- * use, too. A client of dlock first takes the entry of the lock (entries.h), so that only one of
+ * use, too. A client of dlock first takes the entry of the lock (sql/entries.sql), so that only one of
  * them, or shared ones, is at the door. A holder has both.
  *
  * The door lives with the connection that has passed it (my.conn), which does not reconnect while

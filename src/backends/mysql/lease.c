@@ -1,10 +1,15 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Acquiring, renewing and releasing. A lock is an entry with an end (entries.h), which needs no
- * connection unless there is a door behind it (door.h). In a queue, waiters sleep in a statement
- * that the release interrupts.
+ * The queue of a lock, and the functions for the engine. A lock is an entry with an end in the table
+ * dlock_entries (sql/entries.sql), which needs no connection unless there is a door behind it
+ * (door.h). In a queue, waiters sleep in a statement. A release wakes the first waiter, which takes
+ * the lock, and if that one does not look at the queue, the second one, which watches whether it
+ * does.
+ *
+ * tests/model/line.pml is the model of this queue. Its try() and take() are take_lock(), which also
+ * removes a late waiter (leave()), its nap is fall_asleep(), and its release() is release_entry(),
+ * whose KILL QUERY is send(). A second one is not told when the first has come.
  */
-
 #include <errno.h>
 #include <inttypes.h>
 #include <mysqld_error.h>
@@ -12,13 +17,24 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/memory.h"
 #include "base/text.h"
+#include "lock/hold_mode.h"
 #include "door.h"
-#include "entries.h"
 
+/* The time for which a waiter counts as alive after each of its requests. */
+#define ALIVE_US INT64_C(20000000)
+/* How long a request to take is repeated under contention; a waiter tries later. */
+#define TAKE_MS 200
+/* How often to wake at most, and how soon a waiter has to look at the queue after that. */
+#define WAKE_MOST 20
+#define WAKE_PAUSE_US 4000
+/* {which} of entries_waiters: the waiters that may get the lock. */
+#define NOT_REPLACED "newer = ''"
 /* A check takes two requests, so it is half as frequent. */
 #define CHECK_FACTOR 2
 /* The pause behind entries of another home, times the position in the queue. */
@@ -31,6 +47,22 @@
 /* How long a break waits for the end of the holder's connection, and how often it looks. */
 #define END_MS 1000
 #define END_AGAIN_MS 5
+
+static void begin_call(struct call *call, struct mysql_backend *my, struct mysql_conn *conn,
+		       const struct request *request)
+{
+	const int64_t mode = request->mode == HOLD_SHARED ? -1 :
+			     request->mode == HOLD_SLOT ? request->slots : 0;
+
+	call_begin(call, my, conn, request);
+	call_set(call, SQL_INT("mode", mode));
+	call_set(call, SQL_INT("ttl", request->ttl_ms * 1000));
+	call_set(call, SQL_INT("keep", request->keep_ms * 1000));
+	call_set(call, SQL_INT("alive", ALIVE_US));
+	call_set(call, SQL_PART("which", NOT_REPLACED));
+	if (my->strategy->statements->set_values)
+		my->strategy->statements->set_values(call);
+}
 
 /* Can the strategy lock a name of this length? Returns 0, or -1 and sets *err. */
 static int check_name(const struct mysql_backend *my, const char *name, struct error *err)
@@ -45,28 +77,286 @@ static int check_name(const struct mysql_backend *my, const char *name, struct e
 	return 0;
 }
 
+/* ---- waking ---- */
+
+/* The answer of a request that changes holds, or removes a dead waiter: see entries_waiters. */
+enum change {
+	CHANGED,		/* how many rows */
+	CONNECTION,		/* of the hold that was removed */
+	FIRST, SECOND,		/* positions of the first two waiters; 0: there is none */
+	CHANGE_COLUMNS
+};
+
+static int request_change(const struct call *call, const char *sql, int64_t limit_ms,
+			  int64_t change[static CHANGE_COLUMNS], struct error *err)
+{
+	MYSQL_RES *rows;
+	int failed = mysql_persist(call->conn, sql, call->values, limit_ms, CHANGE_COLUMNS, &rows,
+				   err);
+
+	mysql_numbers(rows, change, CHANGE_COLUMNS);
+	return failed;
+}
+
+/* Has the waiter at {place} looked at the queue soon after it was woken? */
+static bool has_looked(const struct call *call)
+{
+	struct error ignored = { 0 };
+	int64_t unseen;
+	MYSQL_RES *rows;
+
+	usleep(WAKE_PAUSE_US);
+	mysql_run(call->conn, sql_entries_unseen, call->values, &rows, &ignored);
+	return mysql_numbers(rows, &unseen, 1) && !unseen;
+}
+
+/*
+ * Wake the first waiter that a request has listed, to take the lock. If it does not look at the
+ * queue, wake the second one, to watch whether the first one does, and others instead of dead ones.
+ * The server notices a client's death in its sleep only after a wake-up.
+ */
+static void wake_listed(struct call *call, int64_t list[static CHANGE_COLUMNS])
+{
+	int64_t place = list[FIRST], numbers[2];	/* see entries_wake */
+	struct error ignored = { 0 };
+	MYSQL_RES *rows;
+
+	for (int i = 0; place && i < WAKE_MOST; i++) {
+		call_set(call, SQL_INT("place", place));
+		mysql_run(call->conn, sql_entries_wake, call->values, &rows, &ignored);
+		if (mysql_numbers(rows, numbers, 2) < 2 || numbers[0])
+			continue;
+		if (numbers[1] && (list[FIRST] == list[SECOND] || has_looked(call)))
+			break;
+		request_change(call, sql_entries_remove_dead, TAKE_MS, list, &ignored);
+		place = list[CHANGED] ? list[FIRST] : place < list[SECOND] ? list[SECOND] : 0;
+	}
+}
+
+/* Wake the first waiters in a list. which: an SQL condition. Returns the first one, or 0. */
+static int64_t wake_waiters(struct call *call, const char *which)
+{
+	struct error ignored = { 0 };
+	int64_t list[CHANGE_COLUMNS], first;
+
+	call_set(call, SQL_PART("which", which));
+	request_change(call, sql_entries_waiters, TAKE_MS, list, &ignored);
+	first = list[FIRST];
+	wake_listed(call, list);
+	return first;
+}
+
+static void wake_replaced(struct call *call)
+{
+	char which[64];
+	int64_t first = 0;
+
+	do {
+		snprintf(which, sizeof(which), "newer <> '' AND place > %" PRId64, first);
+		first = wake_waiters(call, which);
+	} while (first);
+}
+
+/* ---- changing a hold ---- */
+
+/* Run a statement that changes holds, for at most limit_ms. HELD: it has changed one. */
+static enum outcome change_hold(const struct call *call, const char *sql, int64_t limit_ms,
+				int64_t change[static CHANGE_COLUMNS], struct error *err)
+{
+	if (request_change(call, sql, limit_ms, change, err))
+		return mysql_is_missing(call->conn) ? OUTCOME_LOST : OUTCOME_ERROR;
+	if (change[CHANGED] > 0)
+		return OUTCOME_HELD;
+	error_set(err, ERROR_REFUSED, 0, "%s: this hold has ended, or somebody else has it now",
+		  call->my->address.label);
+	return OUTCOME_LOST;
+}
+
+static enum outcome renew_entry(struct mysql_backend *my, struct mysql_conn *conn,
+				const struct request *request, struct error *err)
+{
+	int64_t change[CHANGE_COLUMNS];
+	enum outcome outcome;
+	struct call call;
+
+	begin_call(&call, my, conn, request);
+	outcome = change_hold(&call, my->strategy->statements->renew_sql, TAKE_MS, change, err);
+	/* With another record, the lease may end before the time that waiters know. */
+	if (outcome == OUTCOME_HELD && request->text)
+		wake_waiters(&call, NOT_REPLACED);
+	return outcome;
+}
+
+static enum outcome release_entry(struct mysql_backend *my, struct mysql_conn *conn,
+				  const struct request *request, struct error *err)
+{
+	const struct mysql_statements *statements = my->strategy->statements;
+	int64_t change[CHANGE_COLUMNS];
+	enum outcome outcome;
+	struct call call;
+	bool resent;
+
+	my->base.resent = false;
+	begin_call(&call, my, conn, request);
+	outcome = change_hold(&call, request->keep_ms > 0 ? statements->keep_sql
+							  : statements->release_sql,
+			      my->base.timeout_ms, change, err);
+	resent = my->base.resent;
+	wake_listed(&call, change);
+	my->base.resent = resent;
+	return outcome;
+}
+
+/* ---- taking the lock ---- */
+
+/* The columns of entries_try and entries_take, before the holder record of the waiter that replaced ours. */
+enum state {
+	TAKEN,
+	NUMBER,			/* the fence, if it is taken */
+	EXCLUDED,		/* by holders; known if the queue was not empty */
+	POSITION,		/* of our entry */
+	BEFORE,			/* entries before it, */
+	WAITING,		/* those of them that wait */
+	LEFT_MS,		/* until the first lease before it ends; -1: there is none */
+	FOREIGN,		/* entries of another home, whose release wakes nobody here */
+	OTHER_SLOTS,		/* of holders that do not agree with ours; 0: there are none */
+	LATE,			/* position of a waiter before it that may hold; 0: none */
+	STATE_COLUMNS
+};
+
+/* For how.connection: the entry is first, but another program has the door (door.h). */
+#define AT_DOOR (-1)
+
+/* Options of a request to take the lock, beside struct request. */
+struct how {
+	bool fresh;		/* first try for an empty queue */
+	bool wake;		/* before, wake the first waiter, or remove it if it is dead */
+	int64_t late;		/* remove this waiter, which is late; 0: nobody */
+	/* 0: the connection of the request. Otherwise one that has passed a door. */
+	int64_t connection;
+};
+
+/* Run a statement that tries to take the lock, and make missing tables. */
+static enum outcome request_lock(const struct call *call, const char *sql,
+				 int64_t state[static STATE_COLUMNS], char **newer,
+				 struct error *err)
+{
+	struct mysql_conn *conn = call->conn;
+	MYSQL_RES *rows;
+	MYSQL_ROW row;
+	int slots, failed = mysql_persist(conn, sql, call->values, TAKE_MS, STATE_COLUMNS + 1,
+					  &rows, err);
+
+	if (failed && mysql_is_missing(conn) && !mysql_make_tables(conn, err))
+		failed = mysql_persist(conn, sql, call->values, TAKE_MS, STATE_COLUMNS + 1, &rows,
+				       err);
+	if (failed)
+		return mysql_contended(conn) ? OUTCOME_BUSY : OUTCOME_ERROR;
+	row = mysql_fetch_row(rows);
+	if (row && row[STATE_COLUMNS] && row[STATE_COLUMNS][0])
+		*newer = memory_copy(row[STATE_COLUMNS]);
+	mysql_data_seek(rows, 0);
+	if (!mysql_numbers(rows, state, STATE_COLUMNS)) {
+		mysql_unexpected(conn, err);
+		return OUTCOME_ERROR;
+	}
+	if (state[TAKEN] || *newer)
+		return state[TAKEN] ? OUTCOME_HELD : OUTCOME_LOST;
+	slots = (int)state[OTHER_SLOTS];
+	return slots && !hold_mode_slots_agree(slots, call->request, err) ? OUTCOME_ERROR
+									  : OUTCOME_BUSY;
+}
+
+/*
+ * Did the answer fail to come in time because the request waited behind those of others? A server
+ * that hangs does not answer a release, either.
+ */
+static bool is_contended(struct mysql_backend *my, struct mysql_conn *conn,
+			 const struct request *request, const struct error *err)
+{
+	struct error ignored = { 0 };
+
+	return conn->sent && err->errnum == ETIMEDOUT &&
+	       release_entry(my, conn, request, &ignored) != OUTCOME_ERROR;
+}
+
+/* Take the lock with an entry. */
+static enum outcome take_queued(struct call *call, const struct how *how,
+				int64_t state[static STATE_COLUMNS], char **newer,
+				struct error *err)
+{
+	const struct request *request = call->request;
+	enum outcome outcome = request_lock(call, call->my->strategy->statements->take_sql, state,
+					    newer, err);
+
+	/* Wait for a server that has answered a moment ago. */
+	if (outcome == OUTCOME_ERROR && (how->fresh || how->wake) && request->queue &&
+	    err->kind == ERROR_UNAVAILABLE)
+		return OUTCOME_BUSY;
+	/* Waiters behind a shared hold may hold, too, and behind a slot if one is free. */
+	if (outcome == OUTCOME_HELD && (request->mode == HOLD_SHARED ||
+					state[BEFORE] + 1 < request->slots))
+		wake_waiters(call, NOT_REPLACED);
+	if (outcome == OUTCOME_BUSY && request->replaces && state[POSITION])
+		wake_replaced(call);
+	return outcome;
+}
+
+/* Try to take the lock. LOST: a newer waiter has replaced ours, *newer, which the caller frees. */
+static enum outcome take_lock(struct mysql_backend *my, struct mysql_conn *conn,
+			      const struct request *request, const struct how *how,
+			      int64_t state[static STATE_COLUMNS], char **newer,
+			      struct error *err)
+{
+	const int64_t connection = how->connection == AT_DOOR ? 0 : how->connection;
+	enum outcome outcome = OUTCOME_BUSY;
+	struct call call;
+
+	memset(state, 0, STATE_COLUMNS * sizeof(state[0]));
+	state[LEFT_MS] = -1;
+	begin_call(&call, my, conn, request);
+	call_set(&call, SQL_INT("late", how->late));
+	call_set(&call, SQL_INT("queue", request->queue));
+	call_set(&call, SQL_INT("replaces", request->replaces && request->queue));
+	/* A request that is sent a second time has a connection with another number. */
+	call_set(&call, how->connection ? SQL_INT("conn", connection)
+					: SQL_PART("conn", "CONNECTION_ID()"));
+	if (how->wake)
+		wake_waiters(&call, NOT_REPLACED);
+	if (how->fresh)
+		outcome = request_lock(&call, my->strategy->statements->try_sql, state, newer, err);
+	/* Without a wait, write nothing. Only the other statement compares slots. */
+	if (outcome == OUTCOME_BUSY &&
+	    (request->queue || !state[EXCLUDED] || request->mode == HOLD_SLOT))
+		outcome = take_queued(&call, how, state, newer, err);
+	if (outcome == OUTCOME_ERROR && (how->fresh || !request->queue) &&
+	    is_contended(my, conn, request, err))
+		return OUTCOME_BUSY;
+	return outcome;
+}
+
 /* ---- waiting ---- */
 
 /* Returns when to check without a wake-up; 0: at once, because a waiter before us is late. */
-static int64_t choose_check(struct mysql_backend *my, const struct entries_state *state)
+static int64_t choose_check(struct mysql_backend *my, const int64_t state[static STATE_COLUMNS])
 {
 	const int64_t now_ms = clock_boot_ms();
 	int64_t late_ms;
 	int64_t check_ms = now_ms + CHECK_FACTOR * (hold_retry_at(-1, false, false) - now_ms);
 	char late[ROW_ID_SIZE] = "";
 
-	if (!state->waiting && state->left_ms >= 0)
-		check_ms = clock_earlier(check_ms, now_ms + state->left_ms + 2);
-	my->poll_ms = state->foreign ? FOREIGN_MS * state->before : 0;
+	if (!state[WAITING] && state[LEFT_MS] >= 0)
+		check_ms = clock_earlier(check_ms, now_ms + state[LEFT_MS] + 2);
+	my->poll_ms = state[FOREIGN] ? FOREIGN_MS * state[BEFORE] : 0;
 	if (my->poll_ms)
 		check_ms = clock_earlier(check_ms, now_ms + my->poll_ms);
-	if (state->late)
-		snprintf(late, sizeof(late), "%" PRId64, state->late);
+	if (state[LATE])
+		snprintf(late, sizeof(late), "%" PRId64, state[LATE]);
 	late_ms = hold_watch_late(&my->late, late);
-	if (!state->late || !late_ms)
+	if (!state[LATE] || !late_ms)
 		return late_ms ? check_ms : 0;
 	/* The next one removes it. The others check later, one after the other. */
-	return clock_earlier(check_ms, late_ms + (state->waiting - 1) * HOLD_LATE_MS);
+	return clock_earlier(check_ms, late_ms + (state[WAITING] - 1) * HOLD_LATE_MS);
 }
 
 /* Returns when to poll without a queue, with jitter for waiters that began together. */
@@ -87,13 +377,41 @@ static void fall_asleep(struct mysql_backend *my, const struct request *request,
 {
 	const int64_t sleep_ms = my->check_ms - clock_boot_ms();
 	struct error ignored = { 0 };
+	struct call call;
 
 	my->checked = false;
 	grant->retry_ms = 0;
 	grant->poll_ms = my->poll_ms;
-	if (sleep_ms > 0 &&
-	    !entries_sleep(my, &my->conn, request, my->position, sleep_ms, &ignored))
+	if (sleep_ms <= 0)
+		return;
+	begin_call(&call, my, &my->conn, request);
+	call_set(&call, SQL_INT("place", my->position));
+	call_set(&call, SQL_INT("sleep", sleep_ms));
+	if (!mysql_start(call.conn, sql_entries_sleep, call.values, &ignored))
 		grant->retry_ms = my->check_ms + my->base.timeout_ms;
+}
+
+/*
+ * After the sleep: wait until nobody can interrupt another request instead of it. Returns 0, or -1
+ * and closes the connection, which cannot be interrupted then.
+ */
+static int await_interrupts(struct mysql_backend *my, const struct request *request,
+			    struct error *err)
+{
+	struct call call;
+	MYSQL_RES *rows;
+	int failed;
+
+	if (strstr(mysql_get_server_info(my->conn.mysql), "MariaDB"))
+		return 0;
+	begin_call(&call, my, &my->conn, request);
+	call_set(&call, SQL_INT("place", my->position));
+	failed = mysql_persist(call.conn, sql_entries_awake, call.values, my->base.timeout_ms, 1,
+			       &rows, err);
+	mysql_free_result(rows);
+	if (failed)
+		mysql_conn_close(call.conn);
+	return failed;
 }
 
 /* Receive the end of the statement in which we slept. A broken connection is no error. */
@@ -108,7 +426,7 @@ static int wake_up(struct mysql_backend *my, const struct request *request, stru
 	failed = mysql_conn_receive(conn, &rows, err);
 	mysql_free_result(rows);
 	if (conn->mysql)
-		failed = entries_awake(my, conn, request, my->position, err);
+		failed = await_interrupts(my, request, err);
 	/* The server hangs, or the wait was cancelled. */
 	return failed && (err->errnum == ETIMEDOUT || err->kind == ERROR_CANCELLED) ? -1 : 0;
 }
@@ -117,8 +435,8 @@ static enum outcome take_entry(struct mysql_backend *my, const struct request *r
 			       struct grant *grant, struct error *err)
 {
 	const bool polls = !my->strategy->statements->try_sql, enters = !my->position;
-	struct entries_how how = { .fresh = enters && !polls };
-	struct entries_state state;
+	int64_t state[STATE_COLUMNS];
+	struct how how = { .fresh = enters && !polls };
 	enum outcome outcome;
 
 	if (wake_up(my, request, err))
@@ -130,27 +448,25 @@ static enum outcome take_entry(struct mysql_backend *my, const struct request *r
 	}
 	for (;;) {
 		grant->sent_ms = clock_boot_ms();
-		outcome = entries_take(my, &my->conn, request, &how, &state, err);
+		outcome = take_lock(my, &my->conn, request, &how, state, &grant->newer, err);
 		if (outcome != OUTCOME_BUSY)
 			break;
-		my->check_ms = choose_check(my, &state);
+		my->check_ms = choose_check(my, state);
 		/* A newcomer cannot know for how long the first waiter has been late. */
-		if (!state.late || (!how.fresh && (my->check_ms || !request->queue)))
+		if (!state[LATE] || (!how.fresh && (my->check_ms || !request->queue)))
 			break;
-		how.late = my->check_ms ? 0 : state.late;
+		how.late = my->check_ms ? 0 : state[LATE];
 		how.fresh = false;
 		how.wake = true;
 	}
-	my->position = outcome == OUTCOME_BUSY && request->queue ? state.position : 0;
-	my->fence = (uint64_t)state.number;
-	grant->fence = my->fence;
-	grant->newer = state.newer;
+	my->position = outcome == OUTCOME_BUSY && request->queue ? state[POSITION] : 0;
+	my->fence = grant->fence = (uint64_t)state[NUMBER];
 	if (outcome != OUTCOME_BUSY) {
 		grant->ttl_ms = request->ttl_ms;
 		my->pause_ms = 0;
 		return outcome;
 	}
-	grant->retry_ms = polls ? choose_poll(my, state.left_ms) : 0;
+	grant->retry_ms = polls ? choose_poll(my, state[LEFT_MS]) : 0;
 	my->checked = my->position && enters;
 	if (my->position && !enters)
 		fall_asleep(my, request, grant);
@@ -165,16 +481,18 @@ static enum outcome extend_entry(struct mysql_backend *my, struct mysql_conn *co
 				 const struct request *request, int64_t ttl_ms, int64_t connection,
 				 struct error *err)
 {
-	const struct entries_how how = { .connection = connection };
+	const struct how how = { .connection = connection };
+	int64_t state[STATE_COLUMNS];
 	struct request entry = *request;
-	struct entries_state state;
+	char *newer = NULL;
 	enum outcome outcome;
 
 	entry.ttl_ms = ttl_ms;
 	entry.queue = true;
-	outcome = entries_take(my, conn, &entry, &how, &state, err);
+	outcome = take_lock(my, conn, &entry, &how, state, &newer, err);
+	free(newer);
 	if (outcome == OUTCOME_HELD)
-		my->fence = (uint64_t)state.number;
+		my->fence = (uint64_t)state[NUMBER];
 	return outcome;
 }
 
@@ -182,8 +500,7 @@ static enum outcome extend_entry(struct mysql_backend *my, struct mysql_conn *co
 static enum outcome sleep_at_door(struct mysql_backend *my, const struct request *request,
 				  struct grant *grant, struct error *err)
 {
-	enum outcome outcome = extend_entry(my, &my->conn, request, AT_DOOR_MS, ENTRIES_AT_DOOR,
-					    err);
+	enum outcome outcome = extend_entry(my, &my->conn, request, AT_DOOR_MS, AT_DOOR, err);
 
 	grant->retry_ms = 0;
 	if (outcome != OUTCOME_HELD)
@@ -204,7 +521,7 @@ static enum outcome pass_door(struct mysql_backend *my, const struct request *re
 	if (outcome == OUTCOME_BUSY && request->queue)
 		outcome = sleep_at_door(my, request, grant, err);
 	else if (outcome == OUTCOME_BUSY)
-		entries_release(my, &my->conn, request, &ignored);
+		release_entry(my, &my->conn, request, &ignored);
 	return outcome;
 }
 
@@ -229,7 +546,7 @@ static enum outcome wake_at_door(struct mysql_backend *my, const struct request 
 	return outcome;
 }
 
-/* ---- holding ---- */
+/* ---- renewing and releasing ---- */
 
 enum outcome lease_renew(struct backend *backend, const struct request *request,
 			 struct grant *grant, struct error *err)
@@ -241,11 +558,11 @@ enum outcome lease_renew(struct backend *backend, const struct request *request,
 	grant->fence = my->fence;
 	grant->ttl_ms = request->ttl_ms;
 	if (!my->strategy->door)
-		return entries_renew(my, &my->conn, request, err);
+		return renew_entry(my, &my->conn, request, err);
 	/* The server ends an idle connection after the TTL of the acquisition. */
 	grant->ttl_ms = entry.ttl_ms = my->idle_s * 1000;
 	outcome = my->conn.session ? door_prove(my, request, err) : OUTCOME_LOST;
-	return outcome == OUTCOME_HELD ? entries_renew(my, &my->side, &entry, err) : outcome;
+	return outcome == OUTCOME_HELD ? renew_entry(my, &my->side, &entry, err) : outcome;
 }
 
 enum outcome lease_release(struct backend *backend, const struct request *request,
@@ -261,7 +578,7 @@ enum outcome lease_release(struct backend *backend, const struct request *reques
 		door_drop(my);
 	my->position = my->pause_ms = 0;
 	my->checked = false;
-	outcome = entries_release(my, &my->conn, request, err);
+	outcome = release_entry(my, &my->conn, request, err);
 	if (outcome != OUTCOME_HELD || !my->strategy->door || door == OUTCOME_HELD)
 		return outcome;
 	*err = lost;
@@ -313,6 +630,81 @@ int64_t lease_event(struct backend *backend)
 
 /* ---- showing and breaking ---- */
 
+static int64_t column_number(MYSQL_ROW row, int column)
+{
+	return row[column] ? strtoll(row[column], NULL, 10) : 0;
+}
+
+/* The columns of entries_show. */
+enum shown {
+	SHOWN_LAST, SHOWN_FENCE, SHOWN_MODE, SHOWN_TOKEN, SHOWN_LEFT, SHOWN_AGE, SHOWN_OWNER,
+	SHOWN_MINE, SHOWN_THERE, SHOWN
+};
+
+/* Add a row. A hold that lives with a connection has no end while that exists. */
+static void show_row(const struct mysql_strategy *strategy, MYSQL_ROW from,
+		     const unsigned long lengths[], struct rows *rows)
+{
+	const size_t length = lengths[SHOWN_TOKEN] < SHA256_SIZE ? lengths[SHOWN_TOKEN]
+								 : SHA256_SIZE;
+	const int64_t mode = column_number(from, SHOWN_MODE);
+	struct row *row;
+	char *text = NULL;
+
+	rows->fence = (uint64_t)column_number(from, SHOWN_LAST);
+	if (!from[SHOWN_TOKEN] || !from[SHOWN_OWNER])
+		return;
+	if (strategy->statements->read_owner)
+		strategy->statements->read_owner(from[SHOWN_OWNER], &text);
+	row = rows_add(rows, text ? text : from[SHOWN_OWNER],
+		       text ? strlen(text) : lengths[SHOWN_OWNER]);
+	free(text);
+	for (size_t i = 0; i < length; i++)
+		snprintf(row->id + 2 * i, 3, "%02x", (unsigned char)from[SHOWN_TOKEN][i]);
+	row->fence = (uint64_t)column_number(from, SHOWN_FENCE);
+	row->holds = row->fence > 0;
+	row->mine = column_number(from, SHOWN_MINE) && column_number(from, SHOWN_THERE);
+	row->mode = mode > 0 ? HOLD_SLOT : mode < 0 ? HOLD_SHARED : HOLD_EXCLUSIVE;
+	row->slots = mode > 0 ? (int)mode : 0;
+	row->age_ms = column_number(from, SHOWN_AGE);
+	if (row->age_ms < 0)
+		row->age_ms = 0;
+	if (row->holds && !(strategy->door && column_number(from, SHOWN_THERE)))
+		row->left_ms = column_number(from, SHOWN_LEFT);
+}
+
+static void add_names(MYSQL_RES *from, struct name_list *names)
+{
+	MYSQL_ROW row;
+
+	while ((row = mysql_fetch_row(from)))
+		if (row[0])
+			name_list_add(names, row[0], mysql_fetch_lengths(from)[0]);
+}
+
+static int show_entries(struct mysql_backend *my, struct mysql_conn *conn,
+			const struct request *request, struct rows *rows, struct error *err)
+{
+	const char *sql = request->name ? my->strategy->statements->show_sql
+					 : my->strategy->statements->list_sql;
+	struct call call;
+	MYSQL_RES *from;
+	MYSQL_ROW row;
+
+	begin_call(&call, my, conn, request);
+	call_set(&call, SQL_PART("there", my->strategy->door ? sql_entries_there : "1"));
+	if (mysql_persist(conn, sql, call.values, TAKE_MS, request->name ? SHOWN : 1, &from, err))
+		/* Without tables there are no locks. */
+		return mysql_is_missing(conn) ? 0 : -1;
+	if (!request->name)
+		add_names(from, &rows->names);
+	else
+		while ((row = mysql_fetch_row(from)))
+			show_row(my->strategy, row, mysql_fetch_lengths(from), rows);
+	mysql_free_result(from);
+	return 0;
+}
+
 int lease_show(struct backend *backend, const struct request *request, struct rows *rows,
 	       struct error *err)
 {
@@ -323,7 +715,7 @@ int lease_show(struct backend *backend, const struct request *request, struct ro
 	int failed = request->name ? check_name(my, request->name, err) : 0;
 
 	if (!failed)
-		failed = entries_show(my, busy ? &my->side : &my->conn, request, rows, err);
+		failed = show_entries(my, busy ? &my->side : &my->conn, request, rows, err);
 	if (!failed && my->strategy->door && request->name && !(rows->count && rows->rows->holds))
 		failed = door_probe(my, request->name, &taken, &number, err);
 	if (taken)
@@ -343,12 +735,31 @@ static enum outcome end_connection(struct mysql_backend *my, int64_t number, str
 	const struct sql_value values[] = { SQL_INT("connection", number), SQL_LAST };
 	const int64_t until_ms = clock_boot_ms() + END_MS;
 
-	while (!mysql_run(my, &my->side, sql_kill_connection, values, NULL, err)) {
+	while (!mysql_run(&my->side, sql_kill_connection, values, NULL, err)) {
 		if (clock_boot_ms() >= until_ms)
 			return OUTCOME_HELD;
 		poll(NULL, 0, END_AGAIN_MS);
 	}
 	return my->side.code == ER_NO_SUCH_THREAD ? OUTCOME_HELD : OUTCOME_ERROR;
+}
+
+/* *connection: of the hold that was removed, if this account may end it; else 0. */
+static enum outcome break_entry(struct mysql_backend *my, const char *name, const struct row *row,
+				int64_t *connection, struct error *err)
+{
+	const struct request request = { .name = name };
+	int64_t change[CHANGE_COLUMNS];
+	enum outcome outcome;
+	struct call call;
+
+	begin_call(&call, my, &my->side, &request);
+	call_set(&call, SQL_TEXT("row", row->id));
+	call_set(&call, SQL_INT("fence", (int64_t)row->fence));
+	outcome = change_hold(&call, my->strategy->statements->break_sql, my->base.timeout_ms,
+			      change, err);
+	*connection = change[CONNECTION];
+	wake_listed(&call, change);
+	return outcome;
 }
 
 enum outcome lease_break(struct backend *backend, const char *name, const struct row *row,
@@ -371,7 +782,7 @@ enum outcome lease_break(struct backend *backend, const char *name, const struct
 		return OUTCOME_ERROR;
 	}
 	if (!stranger)
-		outcome = entries_break(my, &my->side, name, row, &number, err);
+		outcome = break_entry(my, name, row, &number, err);
 	return outcome == OUTCOME_HELD && taken && number ? end_connection(my, number, err)
 							  : outcome;
 }

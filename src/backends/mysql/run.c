@@ -18,36 +18,32 @@
 
 /* ---- values ---- */
 
-void params_begin(struct params *params, const struct mysql_backend *my,
-		  const struct request *request)
+void call_begin(struct call *call, struct mysql_backend *my, struct mysql_conn *conn,
+		const struct request *request)
 {
-	const char *token = request->token ? request->token : "";
+	const char *token = request->token ? request->token : "", *text = request->text;
 
-	sha256(token, strlen(token), params->digest);
-	params->values[0].key = NULL;
-	params_add(params, (const struct sql_value[]){
-		SQL_TEXT("name", request->name ? request->name : ""),
-		SQL_BLOB("token", params->digest, sizeof(params->digest)),
-		SQL_TEXT("strategy", my->strategy->name),
-		SQL_LAST
-	});
-	params_add(params, request->text
-		   ? (const struct sql_value[]){ SQL_TEXT("owner", request->text), SQL_LAST }
-		   : (const struct sql_value[]){ SQL_PART("owner", "owner"), SQL_LAST });
+	call->my = my;
+	call->conn = conn;
+	call->request = request;
+	sha256(token, strlen(token), call->digest);
+	call->values[0] = SQL_LAST;
+	call_set(call, SQL_TEXT("name", request->name ? request->name : ""));
+	call_set(call, SQL_BLOB("token", call->digest, sizeof(call->digest)));
+	call_set(call, SQL_TEXT("strategy", my->strategy->name));
+	call_set(call, text ? SQL_TEXT("owner", text) : SQL_PART("owner", "owner"));
 }
 
-void params_add(struct params *params, const struct sql_value values[])
+void call_set(struct call *call, struct sql_value value)
 {
-	for (; values->key; values++) {
-		struct sql_value *value = params->values;
+	struct sql_value *at = call->values;
 
-		while (value->key && strcmp(value->key, values->key) != 0)
-			value++;
-		assert(value < params->values + MYSQL_PARAMS - 1);
-		if (!value->key)
-			value[1].key = NULL;
-		*value = *values;
-	}
+	while (at->key && strcmp(at->key, value.key) != 0)
+		at++;
+	assert(at < call->values + CALL_VALUES - 1);
+	if (!at->key)
+		at[1] = SQL_LAST;
+	*at = value;
 }
 
 /* ---- requests ---- */
@@ -115,14 +111,14 @@ bool mysql_is_missing(const struct mysql_conn *conn)
 	return conn->mysql && conn->code == ER_NO_SUCH_TABLE;
 }
 
-int mysql_make_tables(struct mysql_backend *my, struct mysql_conn *conn, struct error *err)
+int mysql_make_tables(struct mysql_conn *conn, struct error *err)
 {
-	if (!mysql_run(my, conn, my->strategy->tables, NULL, NULL, err))
+	if (!mysql_run(conn, mysql_from_backend(conn->backend)->strategy->tables, NULL, NULL, err))
 		return 0;
 	if (conn->code == ER_TABLEACCESS_DENIED_ERROR)
 		error_set(err, ERROR_REFUSED, 0, "%s: tables are missing, and this account may "
 			  "not make them: 'dlock setup --dry-run' prints the SQL for one that may",
-			  my->address.label);
+			  conn->address->label);
 	return -1;
 }
 
@@ -137,8 +133,8 @@ static void roll_back(struct mysql_conn *conn)
 	conn->code = code;
 }
 
-int mysql_run(struct mysql_backend *my, struct mysql_conn *conn, const char *sql,
-	      const struct sql_value values[], MYSQL_RES **rows, struct error *err)
+int mysql_run(struct mysql_conn *conn, const char *sql, const struct sql_value values[],
+	      MYSQL_RES **rows, struct error *err)
 {
 	const struct mysql_address *address = conn->address;
 	size_t sent_to = 0;
@@ -149,7 +145,7 @@ int mysql_run(struct mysql_backend *my, struct mysql_conn *conn, const char *sql
 			end_stale(conn, values);
 		if (!run_once(conn, sql, values, rows, err)) {
 			/* Another host has not received the first request. */
-			my->base.resent |= again && address->at == sent_to;
+			conn->backend->resent |= again && address->at == sent_to;
 			return 0;
 		}
 		roll_back(conn);
@@ -164,15 +160,14 @@ int mysql_run(struct mysql_backend *my, struct mysql_conn *conn, const char *sql
 	}
 }
 
-int mysql_persist(struct mysql_backend *my, struct mysql_conn *conn, const char *sql,
-		  const struct sql_value values[], int64_t limit_ms, unsigned int columns,
-		  MYSQL_RES **rows, struct error *err)
+int mysql_persist(struct mysql_conn *conn, const char *sql, const struct sql_value values[],
+		  int64_t limit_ms, unsigned int columns, MYSQL_RES **rows, struct error *err)
 {
 	const int64_t until_ms = clock_boot_ms() + limit_ms;
 	int failed;
 
 	for (;;) {
-		failed = mysql_run(my, conn, sql, values, rows, err);
+		failed = mysql_run(conn, sql, values, rows, err);
 		if (!failed && *rows && mysql_num_fields(*rows) == columns)
 			return 0;
 		mysql_free_result(*rows);
@@ -186,7 +181,7 @@ int mysql_persist(struct mysql_backend *my, struct mysql_conn *conn, const char 
 		if (clock_boot_ms() >= until_ms)
 			return -1;
 		/* The request may have been carried out up to its last statement. */
-		my->base.resent = true;
+		conn->backend->resent = true;
 		usleep((useconds_t)(rand() % CONTENTION_US));
 	}
 }

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * The MySQL backend's object, and the functions that run statements. From the lowest file up: sql.c
- * puts values into a statement, conn.c is one connection, run.c runs statements over it, and
- * entries.c keeps the queue of a lock. Above these, lease.c has the functions for the engine, and
- * door.c and shedlock.c those of some strategies. strategies.c lists the strategies, and backend.c
- * opens the one that a URI names.
+ * puts values into a statement, conn.c is one connection, and run.c runs statements over it. Above
+ * these, lease.c has the queue of a lock and the functions for the engine, and door.c and shedlock.c
+ * those of some strategies. strategies.c lists the strategies, and backend.c opens the one that a
+ * URI names.
  */
 #pragma once
 
@@ -20,8 +20,18 @@
 /* The statements of sql/NAME.sql, made by embed.sh. */
 #include "mysql_texts.h"
 
+struct call;
 struct door_kind;
-struct entries_statements;
+
+/* Statements with the keys and the columns of those in sql/entries.sql. */
+struct mysql_statements {
+	const char *try_sql;		/* NULL: there is no queue, and waiters poll */
+	const char *take_sql, *renew_sql, *release_sql, *keep_sql, *show_sql, *list_sql, *break_sql;
+	/* Sets values for further keys; NULL: none. */
+	void (*set_values)(struct call *call);
+	/* Sets *text to the holder record, which the caller frees; NULL: it is the column. */
+	void (*read_owner)(const char *stored, char **text);
+};
 
 /* One way to store a lock and to wait for it. */
 struct mysql_strategy {
@@ -36,7 +46,7 @@ struct mysql_strategy {
 	const char *tables;
 	/* GRANTs for `dlock setup --dry-run`, with "{user}" and "{database}" in them. */
 	const char *grants;
-	const struct entries_statements *statements;
+	const struct mysql_statements *statements;
 	const struct door_kind *door;	/* of a lock that lives with a connection; else NULL */
 	/* Reads the strategy's parameters; NULL: there are none. Returns 0, or -1 and sets *err. */
 	int (*open)(struct backend *backend, const struct uri *uri, struct error *err);
@@ -74,46 +84,48 @@ static inline struct mysql_backend *mysql_from_backend(struct backend *backend)
 	return (struct mysql_backend *)backend;
 }
 
-#define MYSQL_PARAMS 32
+#define CALL_VALUES 32
 
 /*
- * The values for the keys of a statement. They point into the params and into the request, so
- * params are not copied, and live no longer than the request.
+ * A request of the engine, and the values for the keys of its statements. They point into the call
+ * and into the request, so calls are not copied, and live no longer than the request.
  */
-struct params {
-	struct sql_value values[MYSQL_PARAMS];
+struct call {
+	struct mysql_backend *my;
+	struct mysql_conn *conn;
+	const struct request *request;
+	struct sql_value values[CALL_VALUES];
 	unsigned char digest[SHA256_SIZE];	/* of the token */
 	char by[40], owner[HOLDER_TEXT_SIZE];	/* of the dialect shedlock */
 };
 
 /* Begin with {name}, {token}, {strategy} and {owner}, the holder record. */
-void params_begin(struct params *params, const struct mysql_backend *my,
-		  const struct request *request);
+void call_begin(struct call *call, struct mysql_backend *my, struct mysql_conn *conn,
+		const struct request *request);
 
-/* Add or replace values, up to SQL_LAST. */
-void params_add(struct params *params, const struct sql_value values[]);
+/* Add or replace a value. */
+void call_set(struct call *call, struct sql_value value);
 
 /*
  * Run sql with values in it (NULL: none) over conn, and open conn if it is closed. If the
- * connection breaks, the request is sent once more over a new one (sets base.resent), unless it
+ * connection breaks, the request is sent once more over a new one (sets backend->resent), unless it
  * timed out or conn is a session. rows: see mysql_conn_receive(); NULL: rows are dropped. Returns
  * 0, or -1 and sets *err and conn->code.
  */
-int mysql_run(struct mysql_backend *my, struct mysql_conn *conn, const char *sql,
-	      const struct sql_value values[], MYSQL_RES **rows, struct error *err);
+int mysql_run(struct mysql_conn *conn, const char *sql, const struct sql_value values[],
+	      MYSQL_RES **rows, struct error *err);
 
 /*
  * Run as mysql_run(), and repeat this under contention, for at most limit_ms. The answer must have
  * this many columns, because one that was interrupted lacks its last rows. Returns 0 or -1.
  */
-int mysql_persist(struct mysql_backend *my, struct mysql_conn *conn, const char *sql,
-		  const struct sql_value values[], int64_t limit_ms, unsigned int columns,
-		  MYSQL_RES **rows, struct error *err);
+int mysql_persist(struct mysql_conn *conn, const char *sql, const struct sql_value values[],
+		  int64_t limit_ms, unsigned int columns, MYSQL_RES **rows, struct error *err);
 
 /* Did the last request fail because a table is missing? */
 bool mysql_is_missing(const struct mysql_conn *conn);
 /* Make the strategy's tables. Returns 0 or -1. */
-int mysql_make_tables(struct mysql_backend *my, struct mysql_conn *conn, struct error *err);
+int mysql_make_tables(struct mysql_conn *conn, struct error *err);
 
 /* Send sql over conn, if it is open. The answer comes later: conn->pending. Returns 0 or -1. */
 int mysql_start(struct mysql_conn *conn, const char *sql, const struct sql_value values[],

@@ -20,7 +20,7 @@ static bool is_made(struct mysql_backend *my)
 		text += sizeof(create) - 1;
 		snprintf(sql, sizeof(sql), "SELECT 1 FROM %.*s LIMIT 0", (int)strcspn(text, " ("),
 			 text);
-		if (mysql_run(my, &my->conn, sql, NULL, NULL, &ignored))
+		if (mysql_run(&my->conn, sql, NULL, NULL, &ignored))
 			return false;
 	}
 	return true;
@@ -55,5 +55,5 @@ int mysql_setup(struct backend *backend, char **plan, struct error *err)
 	if (plan)
 		return make_plan(my, plan, err);
 	/* Existing tables are enough for an account that may not create any. */
-	return is_made(my) ? 0 : mysql_make_tables(my, &my->conn, err);
+	return is_made(my) ? 0 : mysql_make_tables(&my->conn, err);
 }

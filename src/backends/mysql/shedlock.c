@@ -36,22 +36,17 @@ static void encode_owner(const char *by, const char *text, char owner[static HOL
 	snprintf(owner, HOLDER_TEXT_SIZE, "%s %.*s", by, HOLDER_TEXT_SIZE - BY_LENGTH - 2, record);
 }
 
-void shedlock_add_params(struct mysql_backend *my, const struct request *request,
-			 struct params *params)
+void shedlock_set_values(struct call *call)
 {
-	memcpy(params->by, "dlock-", 6);
+	memcpy(call->by, "dlock-", 6);
 	for (int i = 0; i < 16; i++)
-		snprintf(params->by + 6 + 2 * i, 3, "%02x", params->digest[i]);
-	params_add(params, (const struct sql_value[]){
-		SQL_TEXT("by", params->by), SQL_PART("zone", my->zone), SQL_LAST });
-	if (!request->text) {
-		params_add(params, (const struct sql_value[]){
-			SQL_PART("owner", "locked_by"), SQL_LAST });
-		return;
-	}
-	encode_owner(params->by, request->text, params->owner);
-	params_add(params, (const struct sql_value[]){
-		SQL_TEXT("owner", params->owner), SQL_LAST });
+		snprintf(call->by + 6 + 2 * i, 3, "%02x", call->digest[i]);
+	call_set(call, SQL_TEXT("by", call->by));
+	call_set(call, SQL_PART("zone", call->my->zone));
+	if (call->request->text)
+		encode_owner(call->by, call->request->text, call->owner);
+	call_set(call, call->request->text ? SQL_TEXT("owner", call->owner)
+					   : SQL_PART("owner", "locked_by"));
 }
 
 void shedlock_read_owner(const char *locked_by, char **text)
@@ -95,7 +90,7 @@ int shedlock_check(struct backend *backend, struct findings *findings, struct er
 	const struct sql_value values[] = { SQL_PART("zone", my->zone), SQL_LAST };
 	int64_t offsets_s[2];	/* see shedlock_check */
 	MYSQL_RES *rows;
-	int failed = mysql_run(my, &my->conn, sql_shedlock_check, values, &rows, err);
+	int failed = mysql_run(&my->conn, sql_shedlock_check, values, &rows, err);
 
 	mysql_numbers(rows, offsets_s, 2);
 	if (failed)

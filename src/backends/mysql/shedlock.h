@@ -6,11 +6,10 @@
  */
 #pragma once
 
-#include "entries.h"
+#include "run.h"
 
 /* Set values for the statements: {zone}, {by}, and {owner}, the text of locked_by. */
-void shedlock_add_params(struct mysql_backend *my, const struct request *request,
-			 struct params *params);
+void shedlock_set_values(struct call *call);
 
 /* Set *text to the holder record in locked_by. The caller frees it. */
 void shedlock_read_owner(const char *locked_by, char **text);

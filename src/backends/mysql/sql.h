@@ -25,15 +25,15 @@ struct sql_value {
 	int64_t number;
 };
 
-#define SQL_TEXT(KEY, TEXT) SQL_BLOB(KEY, TEXT, strlen(TEXT))
-#define SQL_BLOB(KEY, BYTES, LENGTH) { .key = (KEY), .type = SQL_BYTES, .bytes = (BYTES), \
-				       .length = (LENGTH) }
-#define SQL_INT(KEY, NUMBER) { .key = (KEY), .type = SQL_NUMBER, .number = (NUMBER) }
-#define SQL_NAME(KEY, TEXT) { .key = (KEY), .type = SQL_IDENTIFIER, .bytes = (TEXT), \
-			      .length = strlen(TEXT) }
-#define SQL_PART(KEY, TEXT) { .key = (KEY), .type = SQL_RAW, .bytes = (TEXT), \
-			      .length = strlen(TEXT) }
-#define SQL_LAST { .key = NULL }
+#define SQL_VALUE(KEY, TYPE, BYTES, LENGTH) \
+	(struct sql_value){ .key = (KEY), .type = (TYPE), .bytes = (BYTES), .length = (LENGTH) }
+#define SQL_BLOB(KEY, BYTES, LENGTH) SQL_VALUE(KEY, SQL_BYTES, BYTES, LENGTH)
+#define SQL_TEXT(KEY, TEXT) SQL_VALUE(KEY, SQL_BYTES, TEXT, strlen(TEXT))
+#define SQL_NAME(KEY, TEXT) SQL_VALUE(KEY, SQL_IDENTIFIER, TEXT, strlen(TEXT))
+#define SQL_PART(KEY, TEXT) SQL_VALUE(KEY, SQL_RAW, TEXT, strlen(TEXT))
+#define SQL_INT(KEY, NUMBER) \
+	(struct sql_value){ .key = (KEY), .type = SQL_NUMBER, .number = (NUMBER) }
+#define SQL_LAST (struct sql_value){ .key = NULL }
 
 /*
  * Returns the statement, which the caller frees. NULL: sql has a key that is not in values (NULL:

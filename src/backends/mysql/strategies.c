@@ -3,7 +3,7 @@
 #include "door.h"
 #include "shedlock.h"
 
-static const struct entries_statements entries = {
+static const struct mysql_statements entries = {
 	.try_sql = sql_entries_try,
 	.take_sql = sql_entries_take,
 	.renew_sql = sql_entries_renew,
@@ -14,7 +14,7 @@ static const struct entries_statements entries = {
 	.break_sql = sql_entries_break,
 };
 
-static const struct entries_statements shedlock = {
+static const struct mysql_statements shedlock = {
 	.take_sql = sql_shedlock_take,
 	.renew_sql = sql_shedlock_renew,
 	.release_sql = sql_shedlock_release,
@@ -22,7 +22,7 @@ static const struct entries_statements shedlock = {
 	.show_sql = sql_shedlock_show,
 	.list_sql = sql_shedlock_list,
 	.break_sql = sql_shedlock_break,
-	.add_params = shedlock_add_params,
+	.set_values = shedlock_set_values,
 	.read_owner = shedlock_read_owner,
 };
 

@@ -68,7 +68,7 @@ INSERT INTO dlock_entries
 SET @taken = ROW_COUNT();
 COMMIT;
 SELECT @taken AND COALESCE(MAX(token = {token} AND fence = LAST_INSERT_ID()), 0), LAST_INSERT_ID(),
-  NOT (COALESCE(SUM(token = {token}), 0) > 0 OR {may_hold}), 0, 0, 0, -1000, 0, 0, 0, ''
+  NOT (COALESCE(SUM(token = {token}), 0) > 0 OR {may_hold}), 0, 0, 0, -1, 0, 0, 0, ''
   FROM dlock_entries WHERE {lock} AND fence > 0 AND expires > {now};
 
 -- name: may_hold
@@ -106,8 +106,8 @@ COMMIT;
 SET @taken = (SELECT COUNT(*) FROM dlock_entries
   WHERE {lock} AND place = @place AND fence > 0 AND expires = @until);
 SELECT @taken, IF(@fence > 0, @fence, LAST_INSERT_ID()), 0, @place, @before,
-  COALESCE(@waiting, 0), COALESCE(@ends - {now}, -1000), COALESCE(@foreign, 0),
-  COALESCE(@slots, 0),
+  COALESCE(@waiting, 0), COALESCE((@ends - {now}) DIV 1000, -1),
+  COALESCE(@foreign, 0), COALESCE(@slots, 0),
   IF(@taken OR @first IS NULL, 0, (SELECT IF(COUNT(q.place) = 0 OR w.mode <> 0 AND
       SUM(q.mode <> w.mode) = 0 AND (w.mode < 0 OR COUNT(q.place) < w.mode), w.place, 0)
     FROM dlock_entries w LEFT JOIN dlock_entries q ON q.strategy = w.strategy AND q.name = w.name AND
