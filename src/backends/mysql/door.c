@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "base/error.h"
 #include "base/memory.h"
 
@@ -13,51 +14,37 @@
 #define YEAR_S 31536000
 /* How long a waiter that hangs keeps the door. */
 #define HUNG_S 4
-/* How often to try when the row or the tables have to be made first. */
-#define ATTEMPTS 3
 /* The name of the lock of `dlock check`, which no table has. */
 #define PROBE_NAME "dlock-check"
-/* Room for the name of a lock in the server. */
-#define KEY_SIZE 65
-/* Without NOWAIT, the server waits for a second, which the statement "session" sets. */
-#define NOWAIT_MARIADB "/*M!100300 NOWAIT */"
-#define NOWAIT_MYSQL "/*!80001 NOWAIT */"
 
 const struct door_kind door_row = {
-	.try_sql = sql_row_try,
-	.ready_sql = sql_row_ready,
-	.wait_sql = sql_row_wait,
-	.prove_sql = sql_door_prove,
+	.begin_sql = sql_row_begin,
+	.pass_sql = sql_row_pass,
+	.prove_sql = sql_row_prove,
 	.open_sql = sql_row_open,
-	.make_sql = sql_row_make,
-	.probe_sql = sql_row_probe,
+	.probe_sql = sql_row_pass,
 	.exclusive = "FOR UPDATE",
 	.shared = "LOCK IN SHARE MODE",
-	.nowait = NOWAIT_MARIADB NOWAIT_MYSQL,
 	.transaction = true,
 };
 
 const struct door_kind door_advisory = {
-	.try_sql = sql_advisory_try,
-	.ready_sql = sql_door_ready,
-	.wait_sql = sql_advisory_wait,
+	.begin_sql = "",
+	.pass_sql = sql_advisory_pass,
 	.prove_sql = sql_advisory_prove,
 	.open_sql = sql_advisory_open,
 	.probe_sql = sql_advisory_probe,
 	.exclusive = "",
-	.nowait = "",
 };
 
 const struct door_kind door_table = {
-	.try_sql = sql_table_try,
-	.ready_sql = sql_door_ready,
-	.wait_sql = sql_table_wait,
-	.prove_sql = sql_door_prove,
+	.begin_sql = "",
+	.pass_sql = sql_table_pass,
+	.prove_sql = sql_table_prove,
 	.open_sql = sql_table_open,
-	.probe_sql = sql_table_probe,
+	.probe_sql = sql_table_pass,
 	.exclusive = "WRITE",
 	.shared = "READ",
-	.nowait = NOWAIT_MARIADB,
 };
 
 static const struct door_kind *kind_of(const struct mysql_backend *my)
@@ -79,13 +66,13 @@ int64_t door_ttl_ms(const struct request *request)
  * ignore case and accents. A name without such characters is used as it is, and any other one by
  * its digest.
  */
-static void make_key(const char *name, char key[static KEY_SIZE])
+static void make_key(const char *name, char key[static DOOR_KEY_SIZE])
 {
 	static const char plain[] = "abcdefghijklmnopqrstuvwxyz0123456789-_.:/+=@,#";
 	unsigned char digest[SHA256_SIZE];
 	const size_t length = strlen(name);
 
-	if (length < KEY_SIZE && strspn(name, plain) == length) {
+	if (length < DOOR_KEY_SIZE && strspn(name, plain) == length) {
 		memcpy(key, name, length + 1);
 		return;
 	}
@@ -95,56 +82,30 @@ static void make_key(const char *name, char key[static KEY_SIZE])
 		snprintf(key + 6 + 2 * i, 3, "%02x", digest[i]);
 }
 
-/* key: room for the name in the server, to which the values point. */
+/* limit_s: how long to wait at the door. idle_s: {idle}. */
 static void begin_call(struct call *call, struct mysql_backend *my, struct mysql_conn *conn,
-		       const struct request *request, char key[static KEY_SIZE])
+		       const struct request *request, int64_t limit_s, int64_t idle_s)
 {
 	const struct door_kind *kind = my->strategy->door;
 	const bool shared = request->mode == HOLD_SHARED && kind->shared;
-	const int64_t idle_s = request->ttl_ms / 1000;
+	const bool nowait = !limit_s && !shared;
 	const char *name = request->name;
 
 	call_begin(call, my, conn, request);
-	make_key(name, key);
+	make_key(name, call->key);
 	call_set(call, SQL_NAME("table", strcmp(name, PROBE_NAME) ? name : "dlock_probe"));
-	call_set(call, SQL_TEXT("key", key));
+	call_set(call, SQL_TEXT("key", call->key));
 	call_set(call, SQL_PART("clause", shared ? kind->shared : kind->exclusive));
-	call_set(call, SQL_PART("nowait", shared ? NOWAIT_MARIADB : kind->nowait));
+	/* Oracle's server has it for exclusive rows only. For MariaDB the limit says the same. */
+	call_set(call, SQL_PART("nowait", nowait ? "/*!80001 NOWAIT */" : ""));
+	call_set(call, SQL_INT("limit", limit_s));
 	call_set(call, SQL_INT("idle", idle_s));
-	call_set(call, SQL_INT("hung", idle_s < HUNG_S ? idle_s : HUNG_S));
-	call_set(call, SQL_INT("limit", HOLD_RETRY_MS / 1000));
 }
 
 /* ---- requests over the connection that passes the door ---- */
 
-/* The row of each statement; see door_facts. */
-struct door_answer {
-	bool there;		/* there is a row */
-	int64_t yes, number, idle_s, read_only;
-};
-
-/* Read the answer, and free rows. */
-static void read_answer(MYSQL_RES *rows, struct door_answer *answer)
-{
-	int64_t numbers[4];
-	const bool there = mysql_numbers(rows, numbers, 4) == 4;
-
-	*answer = (struct door_answer){ there, numbers[0], numbers[1], numbers[2], numbers[3] };
-}
-
-static int request_door(struct mysql_backend *my, const char *sql, const struct request *request,
-			struct door_answer *answer, struct error *err)
-{
-	struct call call;
-	char key[KEY_SIZE];
-	MYSQL_RES *rows;
-	int failed;
-
-	begin_call(&call, my, &my->conn, request, key);
-	failed = mysql_run(call.conn, sql, call.values, &rows, err);
-	read_answer(rows, answer);
-	return failed;
-}
+/* The row of each proof: see door_facts. */
+enum answer { YES, NUMBER, IDLE_S, READ_ONLY, ANSWER_COLUMNS };
 
 void door_drop(struct mysql_backend *my)
 {
@@ -158,129 +119,125 @@ static enum outcome report_loss(const struct mysql_backend *my, const char *how,
 	return OUTCOME_LOST;
 }
 
-/* From now on the door lives with this connection. */
-static void mark_passed(struct mysql_backend *my, const struct request *request)
-{
-	my->conn.session = true;
-	my->idle_s = request->ttl_ms / 1000;
-}
-
 /* Does the answer show that the door is ours, or was until this request opened it? */
 static enum outcome classify_answer(const struct mysql_backend *my,
-				    const struct door_answer *answer, bool opened,
+				    const int64_t answer[static ANSWER_COLUMNS], bool opened,
 				    struct error *err)
 {
 	const bool in_transaction = my->conn.mysql->server_status & SERVER_STATUS_IN_TRANS;
 
-	if (answer->number != my->conn.number || answer->idle_s != my->idle_s)
+	if (answer[NUMBER] != my->conn.number || answer[IDLE_S] != my->idle_s)
 		return report_loss(my, "wait_timeout does not stay as it was set: the session is "
 				   "another one now; ?strategy=lease needs none of its own", err);
-	if (!answer->yes || (kind_of(my)->transaction && !opened && !in_transaction))
+	if (!answer[YES] || (kind_of(my)->transaction && !opened && !in_transaction))
 		return report_loss(my, "the session no longer has the lock", err);
-	if (answer->read_only && !opened)
+	if (answer[READ_ONLY] && !opened)
 		return report_loss(my, "the server is read-only now, another one may be the "
 				   "primary", err);
 	return OUTCOME_HELD;
 }
 
-/* Run a statement over the connection that has the door. */
-static enum outcome ask_session(struct mysql_backend *my, const char *sql,
-				const struct request *request, bool opens, struct error *err)
+/* Prove that the door is ours, over the connection that has it, between other statements. */
+static enum outcome request_proof(struct mysql_backend *my, const struct request *request,
+				  const char *before, const char *after, struct error *err)
 {
-	const struct mysql_conn *conn = &my->conn;
-	struct door_answer answer;
+	int64_t answer[ANSWER_COLUMNS];
+	struct call call;
+	MYSQL_RES *rows;
+	char *text;
+	int failed;
 
-	if (!conn->mysql)
+	if (!my->conn.mysql)
 		return report_loss(my, "the server closed the connection", err);
-	if (request_door(my, sql, request, &answer, err))
-		return conn->mysql ? OUTCOME_ERROR : OUTCOME_LOST;
-	return classify_answer(my, &answer, opens, err);
+	text = memory_format("%s%s%s", before, kind_of(my)->prove_sql, after);
+	begin_call(&call, my, &my->conn, request, 0, request->ttl_ms / 1000);
+	failed = mysql_run(call.conn, text, call.values, &rows, err);
+	free(text);
+	mysql_numbers(rows, answer, ANSWER_COLUMNS);
+	if (failed)
+		return my->conn.mysql ? OUTCOME_ERROR : OUTCOME_LOST;
+	return classify_answer(my, answer, after[0], err);
 }
 
 enum outcome door_prove(struct mysql_backend *my, const struct request *request, struct error *err)
 {
-	return ask_session(my, kind_of(my)->prove_sql, request, false, err);
+	return request_proof(my, request, "", "", err);
 }
 
 /* ---- passing the door ---- */
 
+/* Handle the end of pass_sql, and free rows. */
+static enum outcome finish_passage(struct mysql_backend *my, const struct request *request,
+				   bool failed, MYSQL_RES *rows, struct error *err)
+{
+	enum outcome outcome;
+	int64_t yes;
+
+	/* GET_LOCK gives 0 at the end of its limit, the others an error. */
+	if ((mysql_numbers(rows, &yes, 1) && !yes) || (failed && mysql_contended(&my->conn)))
+		return OUTCOME_BUSY;
+	if (failed)
+		return OUTCOME_ERROR;
+	/* From now on the door lives with this connection. */
+	my->conn.session = true;
+	my->idle_s = request->ttl_ms / 1000;
+	outcome = request_proof(my, request, sql_door_settings, "", err);
+	return outcome == OUTCOME_HELD ? OUTCOME_HELD : OUTCOME_ERROR;
+}
+
 enum outcome door_try(struct mysql_backend *my, const struct request *request, struct error *err)
 {
 	const struct door_kind *kind = kind_of(my);
-	struct door_answer answer;
+	char *text = memory_format("%s%s%s", sql_door_settings, kind->begin_sql, kind->pass_sql);
+	struct mysql_conn *conn = &my->conn;
+	struct call call;
+	MYSQL_RES *rows;
+	int failed;
 
-	for (int i = 0; i < ATTEMPTS; i++) {
-		if (request_door(my, kind->try_sql, request, &answer, err)) {
-			if (mysql_contended(&my->conn))
-				return OUTCOME_BUSY;
-			if (i == 0 && mysql_is_missing(&my->conn) &&
-			    !mysql_make_tables(&my->conn, err))
-				continue;
-			if (i > 0 && mysql_is_missing(&my->conn))
-				error_set(err, ERROR_REFUSED, 0, "%s: there is no table of this "
-					  "name to lock; ?strategy=lease needs none",
-					  my->address.label);
-			return OUTCOME_ERROR;
-		}
-		if (answer.yes) {
-			mark_passed(my, request);
-			return classify_answer(my, &answer, false, err) == OUTCOME_HELD
-			       ? OUTCOME_HELD : OUTCOME_ERROR;
-		}
-		if (answer.there || !kind->make_sql)
-			return OUTCOME_BUSY;
-		if (request_door(my, kind->make_sql, request, &answer, err) &&
-		    !mysql_contended(&my->conn))
-			return OUTCOME_ERROR;
-	}
-	return OUTCOME_BUSY;
+	begin_call(&call, my, conn, request, 0, request->ttl_ms / 1000);
+	failed = mysql_run(conn, text, call.values, &rows, err);
+	if (failed && mysql_is_missing(conn) && !mysql_make_tables(conn, err))
+		failed = mysql_run(conn, text, call.values, &rows, err);
+	free(text);
+	if (failed && mysql_is_missing(conn))
+		error_set(err, ERROR_REFUSED, 0, "%s: there is no table of this name to lock; "
+			  "?strategy=lease needs none", my->address.label);
+	return finish_passage(my, request, failed, rows, err);
 }
 
 int door_wait(struct mysql_backend *my, const struct request *request, struct error *err)
 {
-	struct mysql_conn *conn = &my->conn;
-	struct door_answer ignored;
+	/* A client that hangs when it gets the door is disconnected soon. */
+	const int64_t idle_s = clock_earlier(request->ttl_ms / 1000, HUNG_S);
+	const struct door_kind *kind = kind_of(my);
+	char *text = memory_format("%s%s", sql_door_settings, kind->begin_sql);
 	struct call call;
-	char key[KEY_SIZE];
+	int failed;
 
-	begin_call(&call, my, conn, request, key);
-	if (request_door(my, kind_of(my)->ready_sql, request, &ignored, err) ||
-	    mysql_start(conn, kind_of(my)->wait_sql, call.values, err))
-		return -1;
-	my->at_door = true;
-	return 0;
+	begin_call(&call, my, &my->conn, request, HOLD_RETRY_MS / 1000, idle_s);
+	failed = mysql_run(call.conn, text, call.values, NULL, err) ||
+		 mysql_start(call.conn, kind->pass_sql, call.values, err);
+	free(text);
+	my->at_door = !failed;
+	return failed ? -1 : 0;
 }
 
 enum outcome door_wake(struct mysql_backend *my, const struct request *request, struct error *err)
 {
-	struct mysql_conn *conn = &my->conn;
-	struct door_answer answer;
 	MYSQL_RES *rows;
-	char *text;
-	int failed = mysql_conn_receive(conn, &rows, err);
-	enum outcome outcome;
+	bool failed = mysql_conn_receive(&my->conn, &rows, err);
+	enum outcome outcome = finish_passage(my, request, failed, rows, err);
 
 	my->at_door = false;
-	read_answer(rows, &answer);
-	if (failed)
-		return mysql_contended(conn) ? OUTCOME_BUSY : OUTCOME_ERROR;
-	/* LOCK TABLES gives no row. */
-	if (!answer.yes && (answer.there || kind_of(my)->make_sql))
-		return OUTCOME_BUSY;
-	mark_passed(my, request);
-	text = memory_format("%s%s", sql_door_confirm, kind_of(my)->prove_sql);
-	outcome = ask_session(my, text, request, false, err);
-	free(text);
-	if (outcome == OUTCOME_HELD)
-		return outcome;
 	/* The door was lost before anything depended on it. */
-	err->kind = ERROR_UNAVAILABLE;
-	return OUTCOME_ERROR;
+	if (outcome == OUTCOME_ERROR && my->conn.session)
+		err->kind = ERROR_UNAVAILABLE;
+	return outcome;
 }
 
 enum outcome door_open(struct mysql_backend *my, const struct request *request, struct error *err)
 {
-	const enum outcome outcome = ask_session(my, kind_of(my)->open_sql, request, true, err);
+	const enum outcome outcome = request_proof(my, request, "", kind_of(my)->open_sql, err);
 
 	if (outcome != OUTCOME_HELD)
 		door_drop(my);
@@ -292,15 +249,17 @@ int door_probe(struct mysql_backend *my, const char *name, bool *taken, int64_t 
 	       struct error *err)
 {
 	const struct request request = { .name = name };
+	const char *probe = kind_of(my)->probe_sql;
+	char *text = memory_format("%s%s", sql_door_settings, probe);
 	struct call call;
-	char key[KEY_SIZE];
 	MYSQL_RES *rows;
 	int failed;
 
-	begin_call(&call, my, &my->side, &request, key);
-	failed = mysql_run(call.conn, kind_of(my)->probe_sql, call.values, &rows, err);
+	begin_call(&call, my, &my->side, &request, 0, HUNG_S);
+	failed = mysql_run(call.conn, text, call.values, &rows, err);
+	free(text);
 	mysql_numbers(rows, number, 1);
-	*taken = failed ? mysql_contended(&my->side) : !kind_of(my)->exclusive[0] && *number > 0;
+	*taken = failed ? mysql_contended(&my->side) : probe != kind_of(my)->pass_sql && *number > 0;
 	failed = failed && !*taken && !mysql_is_missing(&my->side);
 	/* The end of the connection frees what the probe has taken. */
 	mysql_conn_close(&my->side);

@@ -20,20 +20,19 @@
 
 #include "run.h"
 
-/*
- * The statements of one strategy. Each but ready, make and probe gives one row (struct
- * door_answer); LOCK TABLES gives none.
- */
+/* The statements of one strategy. */
 struct door_kind {
-	const char *try_sql;
-	const char *ready_sql, *wait_sql;	/* settings; then one statement that waits */
-	const char *prove_sql;
+	const char *begin_sql;		/* before pass_sql */
+	/*
+	 * Waits until the door is passed, alone in its packet, so that no answer precedes its end.
+	 * Gives a row with 0 if {limit} has passed, or an error.
+	 */
+	const char *pass_sql;
+	const char *prove_sql;		/* gives the row of struct door_answer */
 	const char *open_sql;		/* lets the next client in */
-	const char *make_sql;		/* makes the row to lock; NULL: it has to exist */
 	/* Fails with contention when the door is taken, or gives the number of its connection. */
 	const char *probe_sql;
 	const char *exclusive, *shared;	/* {clause} in the statements above */
-	const char *nowait;		/* {nowait}, for exclusive ones */
 	bool transaction;		/* the door ends with a transaction, too */
 };
 
