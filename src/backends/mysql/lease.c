@@ -26,15 +26,11 @@
 #include "lock/hold_mode.h"
 #include "door.h"
 
-/* The time for which a waiter counts as alive after each of its requests. */
-#define ALIVE_US INT64_C(20000000)
 /* How long a request to take is repeated under contention; a waiter tries later. */
 #define TAKE_MS 200
 /* How often to wake at most, and how soon a waiter has to look at the queue after that. */
 #define WAKE_MOST 20
 #define WAKE_PAUSE_US 4000
-/* {which} of entries_waiters: the waiters that may get the lock. */
-#define NOT_REPLACED "newer = ''"
 /* A check takes two requests, so it is half as frequent. */
 #define CHECK_FACTOR 2
 /* The pause behind entries of another home, times the position in the queue. */
@@ -47,22 +43,6 @@
 /* How long a break waits for the end of the holder's connection, and how often it looks. */
 #define END_MS 1000
 #define END_AGAIN_MS 5
-
-static void begin_call(struct call *call, struct mysql_backend *my, struct mysql_conn *conn,
-		       const struct request *request)
-{
-	const int64_t mode = request->mode == HOLD_SHARED ? -1 :
-			     request->mode == HOLD_SLOT ? request->slots : 0;
-
-	call_begin(call, my, conn, request);
-	call_set(call, SQL_INT("mode", mode));
-	call_set(call, SQL_INT("ttl", request->ttl_ms * 1000));
-	call_set(call, SQL_INT("keep", request->keep_ms * 1000));
-	call_set(call, SQL_INT("alive", ALIVE_US));
-	call_set(call, SQL_PART("which", NOT_REPLACED));
-	if (my->strategy->statements->set_values)
-		my->strategy->statements->set_values(call);
-}
 
 /* Can the strategy lock a name of this length? Returns 0, or -1 and sets *err. */
 static int check_name(const struct mysql_backend *my, const char *name, struct error *err)
@@ -179,28 +159,26 @@ static enum outcome renew_entry(struct mysql_backend *my, struct mysql_conn *con
 	enum outcome outcome;
 	struct call call;
 
-	begin_call(&call, my, conn, request);
+	call_begin(&call, my, conn, request);
 	outcome = change_hold(&call, my->strategy->statements->renew_sql, TAKE_MS, change, err);
 	/* With another record, the lease may end before the time that waiters know. */
 	if (outcome == OUTCOME_HELD && request->text)
-		wake_waiters(&call, NOT_REPLACED);
+		wake_waiters(&call, sql_not_replaced);
 	return outcome;
 }
 
 static enum outcome release_entry(struct mysql_backend *my, struct mysql_conn *conn,
 				  const struct request *request, struct error *err)
 {
-	const struct mysql_statements *statements = my->strategy->statements;
 	int64_t change[CHANGE_COLUMNS];
 	enum outcome outcome;
 	struct call call;
 	bool resent;
 
 	my->base.resent = false;
-	begin_call(&call, my, conn, request);
-	outcome = change_hold(&call, request->keep_ms > 0 ? statements->keep_sql
-							  : statements->release_sql,
-			      my->base.timeout_ms, change, err);
+	call_begin(&call, my, conn, request);
+	outcome = change_hold(&call, my->strategy->statements->release_sql, my->base.timeout_ms,
+			      change, err);
 	resent = my->base.resent;
 	wake_listed(&call, change);
 	my->base.resent = resent;
@@ -296,7 +274,7 @@ static enum outcome take_queued(struct call *call, const struct how *how,
 	/* Waiters behind a shared hold may hold, too, and behind a slot if one is free. */
 	if (outcome == OUTCOME_HELD && (request->mode == HOLD_SHARED ||
 					state[BEFORE] + 1 < request->slots))
-		wake_waiters(call, NOT_REPLACED);
+		wake_waiters(call, sql_not_replaced);
 	if (outcome == OUTCOME_BUSY && request->replaces && state[POSITION])
 		wake_replaced(call);
 	return outcome;
@@ -314,7 +292,7 @@ static enum outcome take_lock(struct mysql_backend *my, struct mysql_conn *conn,
 
 	memset(state, 0, STATE_COLUMNS * sizeof(state[0]));
 	state[LEFT_MS] = -1;
-	begin_call(&call, my, conn, request);
+	call_begin(&call, my, conn, request);
 	call_set(&call, SQL_INT("late", how->late));
 	call_set(&call, SQL_INT("queue", request->queue));
 	call_set(&call, SQL_INT("replaces", request->replaces && request->queue));
@@ -322,7 +300,7 @@ static enum outcome take_lock(struct mysql_backend *my, struct mysql_conn *conn,
 	call_set(&call, how->connection ? SQL_INT("conn", connection)
 					: SQL_PART("conn", "CONNECTION_ID()"));
 	if (how->wake)
-		wake_waiters(&call, NOT_REPLACED);
+		wake_waiters(&call, sql_not_replaced);
 	if (how->fresh)
 		outcome = request_lock(&call, my->strategy->statements->try_sql, state, newer, err);
 	/* Without a wait, write nothing. Only the other statement compares slots. */
@@ -382,9 +360,9 @@ static void fall_asleep(struct mysql_backend *my, const struct request *request,
 	my->checked = false;
 	grant->retry_ms = 0;
 	grant->poll_ms = my->poll_ms;
-	if (sleep_ms <= 0)
+	if (sleep_ms <= 0 || !my->conn.mysql)
 		return;
-	begin_call(&call, my, &my->conn, request);
+	call_begin(&call, my, &my->conn, request);
 	call_set(&call, SQL_INT("place", my->position));
 	call_set(&call, SQL_INT("sleep", sleep_ms));
 	if (!mysql_start(call.conn, sql_entries_sleep, call.values, &ignored))
@@ -404,7 +382,7 @@ static int await_interrupts(struct mysql_backend *my, const struct request *requ
 
 	if (strstr(mysql_get_server_info(my->conn.mysql), "MariaDB"))
 		return 0;
-	begin_call(&call, my, &my->conn, request);
+	call_begin(&call, my, &my->conn, request);
 	call_set(&call, SQL_INT("place", my->position));
 	failed = mysql_persist(call.conn, sql_entries_awake, call.values, my->base.timeout_ms, 1,
 			       &rows, err);
@@ -691,7 +669,7 @@ static int show_entries(struct mysql_backend *my, struct mysql_conn *conn,
 	MYSQL_RES *from;
 	MYSQL_ROW row;
 
-	begin_call(&call, my, conn, request);
+	call_begin(&call, my, conn, request);
 	call_set(&call, SQL_PART("there", my->strategy->door ? sql_entries_there : "1"));
 	if (mysql_persist(conn, sql, call.values, TAKE_MS, request->name ? SHOWN : 1, &from, err))
 		/* Without tables there are no locks. */
@@ -752,7 +730,7 @@ static enum outcome break_entry(struct mysql_backend *my, const char *name, cons
 	enum outcome outcome;
 	struct call call;
 
-	begin_call(&call, my, &my->side, &request);
+	call_begin(&call, my, &my->side, &request);
 	call_set(&call, SQL_TEXT("row", row->id));
 	call_set(&call, SQL_INT("fence", (int64_t)row->fence));
 	outcome = change_hold(&call, my->strategy->statements->break_sql, my->base.timeout_ms,

@@ -15,6 +15,8 @@
 
 /* The longest pause after contention. */
 #define CONTENTION_US 8000
+/* The time for which a waiter counts as alive after each of its requests. */
+#define ALIVE_US INT64_C(20000000)
 
 /* ---- values ---- */
 
@@ -22,6 +24,8 @@ void call_begin(struct call *call, struct mysql_backend *my, struct mysql_conn *
 		const struct request *request)
 {
 	const char *token = request->token ? request->token : "", *text = request->text;
+	const int64_t mode = request->mode == HOLD_SHARED ? -1 :
+			     request->mode == HOLD_SLOT ? request->slots : 0;
 
 	call->my = my;
 	call->conn = conn;
@@ -32,6 +36,13 @@ void call_begin(struct call *call, struct mysql_backend *my, struct mysql_conn *
 	call_set(call, SQL_BLOB("token", call->digest, sizeof(call->digest)));
 	call_set(call, SQL_TEXT("strategy", my->strategy->name));
 	call_set(call, text ? SQL_TEXT("owner", text) : SQL_PART("owner", "owner"));
+	call_set(call, SQL_INT("mode", mode));
+	call_set(call, SQL_INT("ttl", request->ttl_ms * 1000));
+	call_set(call, SQL_INT("keep", request->keep_ms * 1000));
+	call_set(call, SQL_INT("alive", ALIVE_US));
+	call_set(call, SQL_PART("which", sql_not_replaced));
+	if (my->strategy->statements->set_values)
+		my->strategy->statements->set_values(call);
 }
 
 void call_set(struct call *call, struct sql_value value)
@@ -48,8 +59,8 @@ void call_set(struct call *call, struct sql_value value)
 
 /* ---- requests ---- */
 
-static int send_text(struct mysql_conn *conn, const char *sql, const struct sql_value values[],
-		     struct error *err)
+int mysql_start(struct mysql_conn *conn, const char *sql, const struct sql_value values[],
+		struct error *err)
 {
 	char *text = sql_format(sql, values);
 
@@ -84,7 +95,7 @@ static int run_once(struct mysql_conn *conn, const char *sql, const struct sql_v
 	conn->sent = false;
 	if (rows)
 		*rows = NULL;
-	if (prepare_conn(conn, err) || send_text(conn, sql, values, err))
+	if (prepare_conn(conn, err) || mysql_start(conn, sql, values, err))
 		return -1;
 	failed = mysql_conn_receive(conn, rows ? rows : &mine, err);
 	mysql_free_result(mine);
@@ -184,15 +195,6 @@ int mysql_persist(struct mysql_conn *conn, const char *sql, const struct sql_val
 		conn->backend->resent = true;
 		usleep((useconds_t)(rand() % CONTENTION_US));
 	}
-}
-
-int mysql_start(struct mysql_conn *conn, const char *sql, const struct sql_value values[],
-		struct error *err)
-{
-	if (!conn->mysql)
-		return error_set(err, ERROR_UNAVAILABLE, 0, "%s: the server closed the connection",
-				 conn->address->label);
-	return send_text(conn, sql, values, err);
 }
 
 bool mysql_contended(const struct mysql_conn *conn)

@@ -26,7 +26,7 @@ struct door_kind;
 /* Statements with the keys and the columns of those in sql/entries.sql. */
 struct mysql_statements {
 	const char *try_sql;		/* NULL: there is no queue, and waiters poll */
-	const char *take_sql, *renew_sql, *release_sql, *keep_sql, *show_sql, *list_sql, *break_sql;
+	const char *take_sql, *renew_sql, *release_sql, *show_sql, *list_sql, *break_sql;
 	/* Sets values for further keys; NULL: none. */
 	void (*set_values)(struct call *call);
 	/* Sets *text to the holder record, which the caller frees; NULL: it is the column. */
@@ -101,7 +101,7 @@ struct call {
 	char key[DOOR_KEY_SIZE];		/* of a door: its name in the server */
 };
 
-/* Begin with {name}, {token}, {strategy} and {owner}, the holder record. */
+/* Begin with the values that the request and the strategy give. */
 void call_begin(struct call *call, struct mysql_backend *my, struct mysql_conn *conn,
 		const struct request *request);
 
@@ -129,7 +129,7 @@ bool mysql_is_missing(const struct mysql_conn *conn);
 /* Make the strategy's tables. Returns 0 or -1. */
 int mysql_make_tables(struct mysql_conn *conn, struct error *err);
 
-/* Send sql over conn, if it is open. The answer comes later: conn->pending. Returns 0 or -1. */
+/* Send sql over conn, which is open. The answer comes later: conn->pending. Returns 0 or -1. */
 int mysql_start(struct mysql_conn *conn, const char *sql, const struct sql_value values[],
 		struct error *err);
 

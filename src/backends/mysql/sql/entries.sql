@@ -126,6 +126,10 @@ SELECT /* dlock sleep {token} */ SLEEP(IF(
     (SELECT IF({may_hold}, 0, {sleep}) FROM dlock_entries
       WHERE {lock} AND place < {place} AND newer = ''), 0) / 1000);
 
+-- name: not_replaced
+-- {which}: the waiters that may get the lock.
+newer = ''
+
 -- name: entries_waiters
 -- Gives the positions of the first two waiters {which} of this home, behind the result of the
 -- request.
@@ -172,8 +176,7 @@ SELECT COUNT(*) FROM dlock_entries WHERE {lock} AND place = {place} FOR UPDATE;
 -- name: dead
 -- A waiter whose connection is gone. Keeps a replaced one, which reads this when it is back.
 q.strategy = {strategy} AND q.name = {name} AND q.place <= {place} AND q.fence = 0 AND
-  q.newer = '' AND q.home = @home AND
-  NOT EXISTS (SELECT 1 FROM information_schema.PROCESSLIST p WHERE p.ID = q.conn)
+  q.newer = '' AND NOT {entries_there}
 
 -- name: entries_remove_dead
 -- Removes the first dead waiter up to the last one that was woken. Locks only this one, because a
@@ -190,17 +193,14 @@ UPDATE dlock_entries SET expires = {now} + {ttl}, owner = {owner}
 SELECT ROW_COUNT(), 0, 0, 0;
 
 -- name: entries_release
-DELETE FROM dlock_entries WHERE {lock} AND token = {token} AND fence > 0 AND expires > {now};
-SET @done = ROW_COUNT();
-DELETE FROM dlock_entries WHERE {lock} AND token = {token};
-{entries_waiters}
-
--- name: entries_keep
--- Turns a hold into one without a token, for the rest of its minimum hold, which may end before the
--- lease that waiters know.
+-- With {keep}, turns the hold into one without a token, for the rest of its minimum hold, which may
+-- end before the lease that waiters know.
 UPDATE dlock_entries SET expires = {now} + {keep}, owner = {owner}, token = CONCAT('kept ', place)
-  WHERE {lock} AND token = {token} AND fence > 0 AND expires > {now};
+  WHERE {keep} > 0 AND {lock} AND token = {token} AND fence > 0 AND expires > {now};
 SET @done = ROW_COUNT();
+DELETE FROM dlock_entries WHERE {lock} AND token = {token} AND fence > 0 AND expires > {now};
+SET @done = @done + ROW_COUNT();
+DELETE FROM dlock_entries WHERE {lock} AND token = {token};
 {entries_waiters}
 
 -- name: entries_show
@@ -215,7 +215,7 @@ SELECT n.fence, IF(q.conn > 0, q.fence, 0), q.mode, q.token, (q.expires - @now) 
   ORDER BY q.fence = 0 OR q.conn = 0, q.place;
 
 -- name: entries_there
--- For a lock that lives with a connection. Connections of another account may be hidden.
+-- Is the connection of an entry there? Those of another account may be hidden.
 (q.home <> @home OR q.conn IN (SELECT p.ID FROM information_schema.PROCESSLIST p))
 
 -- name: entries_list
