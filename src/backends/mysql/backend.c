@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Locks in a MySQL or MariaDB server: opening the strategy that a URI names. */
+/* Locks in a MySQL or MariaDB server: opening the strategy of a URI, making its tables. */
+#include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -89,6 +90,57 @@ static struct backend *my_open(const struct uri *uri, struct error *err)
 	return &my->base;
 }
 
+/* ---- `dlock setup` ---- */
+
+/* Are all tables of the strategy there? */
+static bool is_made(struct mysql_backend *my)
+{
+	static const char create[] = "CREATE TABLE IF NOT EXISTS ";
+	struct error ignored = { 0 };
+	char sql[100];
+
+	for (const char *text = my->strategy->tables; (text = strstr(text, create));) {
+		text += sizeof(create) - 1;
+		snprintf(sql, sizeof(sql), "SELECT 1 FROM %.*s LIMIT 0", (int)strcspn(text, " ("),
+			 text);
+		if (mysql_run(&my->conn, sql, NULL, NULL, &ignored))
+			return false;
+	}
+	return true;
+}
+
+static int make_plan(const struct mysql_backend *my, char **plan, struct error *err)
+{
+	const char *database = my->address.database, *user = my->address.user;
+	char *text;
+
+	if (!database)
+		return error_set(err, ERROR_USAGE, 0, "--dry-run needs the database in the URI: "
+				 "mysql://HOST/DATABASE");
+
+	const struct sql_value values[] = {
+		SQL_NAME("database", database), SQL_NAME("user", user ? user : "dlock"), SQL_LAST
+	};
+
+	text = memory_format("USE {database};\n%s"
+			     "-- For the account that holds locks, wherever it comes from:\n%s",
+			     my->strategy->tables, my->strategy->grants);
+	*plan = sql_format(text, values);
+	assert(*plan);
+	free(text);
+	return 0;
+}
+
+static int my_setup(struct backend *backend, char **plan, struct error *err)
+{
+	struct mysql_backend *my = mysql_from_backend(backend);
+
+	if (plan)
+		return make_plan(my, plan, err);
+	/* Existing tables are enough for an account that may not create any. */
+	return is_made(my) ? 0 : mysql_make_tables(&my->conn, err);
+}
+
 static const struct backend_ops my_ops = {
 	.open = my_open,
 	.close = my_close,
@@ -99,7 +151,7 @@ static const struct backend_ops my_ops = {
 	.show = lease_show,
 	.fd = my_fd,
 	.event = lease_event,
-	.setup = mysql_setup,
+	.setup = my_setup,
 	.check = mysql_check,
 	.break_hold = lease_break,
 };

@@ -22,22 +22,15 @@ static int ping_server(struct backend *backend, struct error *err)
 	return mysql_run(&my->conn, "DO 0", NULL, NULL, err);
 }
 
-/* Facts about the server: the rows of check_variables and check_status. */
-struct facts {
-	MYSQL_RES *rows[2];
-};
-
-/* Returns a fact by its name; "": the server does not have it. */
-static const char *get_fact(const struct facts *facts, const char *name)
+/* Returns a fact of check_facts by its name; "": the server does not have it. */
+static const char *get_fact(MYSQL_RES *facts, const char *name)
 {
 	MYSQL_ROW row;
 
-	for (int i = 0; i < 2; i++) {
-		mysql_data_seek(facts->rows[i], 0);
-		while ((row = mysql_fetch_row(facts->rows[i])))
-			if (row[0] && row[1] && !strcasecmp(row[0], name))
-				return row[1];
-	}
+	mysql_data_seek(facts, 0);
+	while ((row = mysql_fetch_row(facts)))
+		if (row[0] && row[1] && !strcasecmp(row[0], name))
+			return row[1];
 	return "";
 }
 
@@ -46,14 +39,14 @@ static bool is_on(const char *value)
 	return value[0] && strcmp(value, "0") != 0 && strcasecmp(value, "OFF") != 0;
 }
 
-/* Add a finding; a remedy belongs to a bad one. */
+/* Add a finding; only a bad one has a remedy. */
 static void add_finding(struct findings *findings, bool bad, enum severity severity,
 			const char *topic, const char *remedy, const char *text)
 {
 	findings_add(findings, bad ? severity : FINDING_OK, topic, bad ? remedy : NULL, "%s", text);
 }
 
-static void check_version(const struct facts *facts, struct findings *findings)
+static void check_version(MYSQL_RES *facts, struct findings *findings)
 {
 	/* MariaDB may report "5.5.5-10.11.2-MariaDB", for old replicas. */
 	const char *version = get_fact(facts, "version");
@@ -70,21 +63,7 @@ static void check_version(const struct facts *facts, struct findings *findings)
 		     maria ? "MariaDB" : "MySQL", text, old ? " is too old" : "");
 }
 
-static int check_clock(struct mysql_backend *my, struct findings *findings, struct error *err)
-{
-	const int64_t before_ms = clock_wall_ms();
-	MYSQL_RES *rows;
-	int64_t theirs_us;
-	int failed = mysql_run(&my->conn, sql_check_clock, NULL, &rows, err);
-
-	mysql_numbers(rows, &theirs_us, 1);
-	if (failed)
-		return -1;
-	findings_add_skew(findings, theirs_us / 1000 - (before_ms + clock_wall_ms()) / 2);
-	return 0;
-}
-
-static void check_role(const struct facts *facts, struct findings *findings)
+static void check_role(MYSQL_RES *facts, struct findings *findings)
 {
 	const bool read_only = is_on(get_fact(facts, "read_only")) ||
 			       is_on(get_fact(facts, "innodb_read_only"));
@@ -101,7 +80,7 @@ static void check_role(const struct facts *facts, struct findings *findings)
 }
 
 /* Check Group Replication, whose members a common account may not see. */
-static void check_group(struct mysql_backend *my, const struct facts *facts,
+static void check_group(struct mysql_backend *my, MYSQL_RES *facts,
 			struct findings *findings)
 {
 	struct error ignored = { 0 };
@@ -130,7 +109,7 @@ static void check_group(struct mysql_backend *my, const struct facts *facts,
 }
 
 /* Check replication: after a fail-over the new primary may lack the last commits. */
-static void check_replication(const struct mysql_backend *my, const struct facts *facts,
+static void check_replication(const struct mysql_backend *my, MYSQL_RES *facts,
 			      struct findings *findings)
 {
 	if (my->address.host_count > 1 && !is_on(get_fact(facts, "group_replication_group_name")) &&
@@ -141,7 +120,7 @@ static void check_replication(const struct mysql_backend *my, const struct facts
 			     "forgotten the newest locks");
 }
 
-static void check_connections(const struct facts *facts, struct findings *findings)
+static void check_connections(MYSQL_RES *facts, struct findings *findings)
 {
 	const char *most = get_fact(facts, "max_connections");
 	const bool few = strtol(most, NULL, 10) < FEW_CONNECTIONS;
@@ -152,7 +131,7 @@ static void check_connections(const struct facts *facts, struct findings *findin
 		     "%.20s of at most %.20s in use", get_fact(facts, "Threads_connected"), most);
 }
 
-static void check_durability(const struct facts *facts, struct findings *findings)
+static void check_durability(MYSQL_RES *facts, struct findings *findings)
 {
 	const bool lazy = strcmp(get_fact(facts, "innodb_flush_log_at_trx_commit"), "1") != 0;
 
@@ -167,7 +146,7 @@ static void check_durability(const struct facts *facts, struct findings *finding
 			 : "commits are on disk before they are answered");
 }
 
-static void check_transport(const struct mysql_backend *my, const struct facts *facts,
+static void check_transport(const struct mysql_backend *my, MYSQL_RES *facts,
 			    struct findings *findings)
 {
 	const char *cipher = get_fact(facts, "Ssl_cipher");
@@ -189,26 +168,24 @@ static void check_transport(const struct mysql_backend *my, const struct facts *
 int mysql_check(struct backend *backend, struct findings *findings, struct error *err)
 {
 	struct mysql_backend *my = mysql_from_backend(backend);
-	struct facts facts = { { NULL } };
-	const char *const sql[] = { sql_check_variables, sql_check_status };
-	int failed = findings_add_round_trip(findings, backend, ping_server, "", err) ||
-		     check_clock(my, findings, err);
+	int64_t before_ms, clock_ms;
+	MYSQL_RES *facts;
 
-	for (int i = 0; i < 2 && !failed; i++)
-		failed = mysql_persist(&my->conn, sql[i], NULL, 0, 2, &facts.rows[i], err);
-	if (!failed) {
-		check_version(&facts, findings);
-		check_role(&facts, findings);
-		check_group(my, &facts, findings);
-		check_replication(my, &facts, findings);
-		check_connections(&facts, findings);
-		check_durability(&facts, findings);
-		check_transport(my, &facts, findings);
-	}
-	for (int i = 0; i < 2; i++)
-		mysql_free_result(facts.rows[i]);
-	if (failed)
+	if (findings_add_round_trip(findings, backend, ping_server, "", err))
 		return -1;
+	before_ms = clock_wall_ms();
+	if (mysql_persist(&my->conn, sql_check_facts, NULL, 0, 2, &facts, err))
+		return -1;
+	clock_ms = strtoll(get_fact(facts, "clock"), NULL, 10) / 1000;
+	findings_add_skew(findings, clock_ms - (before_ms + clock_wall_ms()) / 2);
+	check_version(facts, findings);
+	check_role(facts, findings);
+	check_group(my, facts, findings);
+	check_replication(my, facts, findings);
+	check_connections(facts, findings);
+	check_durability(facts, findings);
+	check_transport(my, facts, findings);
+	mysql_free_result(facts);
 	if (my->strategy->statements->try_sql)
 		findings_add(findings, FINDING_OK, "waiting", NULL,
 			     "a release wakes waiters of the same account and node; others check "

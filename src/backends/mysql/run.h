@@ -143,6 +143,5 @@ backend_release_fn lease_release;
 backend_show_fn lease_show;
 backend_break_fn lease_break;
 int64_t lease_event(struct backend *backend);
-int mysql_setup(struct backend *backend, char **plan, struct error *err);
 /* Run the checks of all strategies, and then the strategy's own. */
 int mysql_check(struct backend *backend, struct findings *findings, struct error *err);
