@@ -75,42 +75,38 @@ static const struct refusal {
 
 static const struct refusal *find_refusal(unsigned int code)
 {
+	static const struct refusal other = { ERROR_REFUSED, MYSQL_OTHER, NULL, { 0 } };
+	static const struct refusal loss = { ERROR_UNAVAILABLE, MYSQL_LOSS, NULL, { 0 } };
+
 	for (size_t i = 0; i < sizeof(refusals) / sizeof(refusals[0]); i++)
 		for (const unsigned int *c = refusals[i].codes; *c; c++)
 			if (*c == code)
 				return &refusals[i];
-	return NULL;
+	/* After an error of the library's own, it is out of step with the server. */
+	return (code >= 2000 && code < 3000) || (code >= 5000 && code < 6000) ? &loss : &other;
 }
 
 enum mysql_class mysql_classify(unsigned int code)
 {
-	const struct refusal *refusal = find_refusal(code);
-
-	if (refusal)
-		return refusal->class;
-	/* After an error of the library's own, it is out of step with the server. */
-	return (code >= 2000 && code < 3000) || (code >= 5000 && code < 6000) ? MYSQL_LOSS
-									      : MYSQL_OTHER;
+	return find_refusal(code)->class;
 }
 
 void mysql_refusal(const struct mysql_address *address, unsigned int code, const char *text,
 		   struct error *err)
 {
 	const struct refusal *refusal = find_refusal(code);
-	const enum mysql_class class = mysql_classify(code);
-	enum error_kind kind = class == MYSQL_LOSS ? ERROR_UNAVAILABLE : ERROR_REFUSED;
+	enum error_kind kind = refusal->kind;
 
 	if (code == MYSQL_READ_ONLY)
 		text = "read_only is set";
 	/* The library's own text is read from memory that it has freed. */
 	if (code == PLUGIN_NOT_ALLOWED)
 		text = "mysql_clear_password, dialog or mysql_old_password";
-	if (!refusal) {
-		error_set(err, kind, 0, "%s: %.240s (%u)", address->label, text, code);
-		return;
-	}
 	/* Another one of several hosts may take writes now, or soon. */
-	kind = class == MYSQL_ELSEWHERE && address->host_count > 1 ? ERROR_UNAVAILABLE
-								   : refusal->kind;
-	error_set(err, kind, 0, "%s: %s (%.200s)", address->label, refusal->advice, text);
+	if (refusal->class == MYSQL_ELSEWHERE && address->host_count > 1)
+		kind = ERROR_UNAVAILABLE;
+	if (refusal->advice)
+		error_set(err, kind, 0, "%s: %s (%.200s)", address->label, refusal->advice, text);
+	else
+		error_set(err, kind, 0, "%s: %.240s (%u)", address->label, text, code);
 }

@@ -480,7 +480,6 @@ static enum outcome sleep_at_door(struct mysql_backend *my, const struct request
 {
 	enum outcome outcome = extend_entry(my, &my->conn, request, AT_DOOR_MS, AT_DOOR, err);
 
-	grant->retry_ms = 0;
 	if (outcome != OUTCOME_HELD)
 		return outcome;
 	if (door_wait(my, request, err))
@@ -489,38 +488,26 @@ static enum outcome sleep_at_door(struct mysql_backend *my, const struct request
 	return OUTCOME_BUSY;
 }
 
-/* Pass the door after our entry has become first. */
+/* Pass the door after our entry has become first, or after a sleep at the door. */
 static enum outcome pass_door(struct mysql_backend *my, const struct request *request,
 			      struct grant *grant, struct error *err)
 {
+	const bool slept = my->at_door;
 	struct error ignored = { 0 };
-	enum outcome outcome = door_try(my, request, err);
+	enum outcome outcome = slept ? door_wake(my, request, err) : door_try(my, request, err);
 
 	if (outcome == OUTCOME_BUSY && request->queue)
-		outcome = sleep_at_door(my, request, grant, err);
-	else if (outcome == OUTCOME_BUSY)
-		release_entry(my, &my->conn, request, &ignored);
-	return outcome;
-}
-
-/* Receive the end of a sleep at the door. */
-static enum outcome wake_at_door(struct mysql_backend *my, const struct request *request,
-				 struct grant *grant, struct error *err)
-{
-	enum outcome outcome;
-
-	grant->ttl_ms = request->ttl_ms;
-	outcome = door_wake(my, request, err);
-	if (outcome == OUTCOME_BUSY)
 		return sleep_at_door(my, request, grant, err);
-	if (outcome == OUTCOME_HELD)
+	if (outcome == OUTCOME_BUSY)
+		release_entry(my, &my->conn, request, &ignored);
+	if (outcome == OUTCOME_HELD && slept)
 		outcome = extend_entry(my, &my->side, request, request->ttl_ms,
 				       my->conn.number, err);
+	grant->ttl_ms = request->ttl_ms;
 	grant->fence = my->fence;
 	/* Return to the queue, where the entry has its position unless its lease has ended. */
-	if (outcome != OUTCOME_HELD)
+	if (outcome != OUTCOME_HELD && slept)
 		door_drop(my);
-	grant->retry_ms = 0;
 	return outcome;
 }
 
@@ -579,13 +566,9 @@ enum outcome lease_acquire(struct backend *backend, const struct request *reques
 		return lease_renew(backend, request, grant, err);
 	if (door)
 		entry.ttl_ms = door_ttl_ms(request);
-	if (my->at_door) {
-		outcome = wake_at_door(my, &entry, grant, err);
-	} else {
-		outcome = take_entry(my, &entry, grant, err);
-		if (outcome == OUTCOME_HELD && door)
-			outcome = pass_door(my, &entry, grant, err);
-	}
+	outcome = my->at_door ? OUTCOME_HELD : take_entry(my, &entry, grant, err);
+	if (outcome == OUTCOME_HELD && door)
+		outcome = pass_door(my, &entry, grant, err);
 	if (outcome == OUTCOME_ERROR && door)
 		door_drop(my);
 	if (outcome == OUTCOME_HELD && door)
@@ -615,7 +598,7 @@ static int64_t column_number(MYSQL_ROW row, int column)
 
 /* The columns of entries_show. */
 enum shown {
-	SHOWN_LAST, SHOWN_FENCE, SHOWN_MODE, SHOWN_TOKEN, SHOWN_LEFT, SHOWN_AGE, SHOWN_OWNER,
+	SHOWN_LAST, SHOWN_FENCE, SHOWN_MODE, SHOWN_ID, SHOWN_LEFT, SHOWN_AGE, SHOWN_OWNER,
 	SHOWN_MINE, SHOWN_THERE, SHOWN
 };
 
@@ -623,30 +606,25 @@ enum shown {
 static void show_row(const struct mysql_strategy *strategy, MYSQL_ROW from,
 		     const unsigned long lengths[], struct rows *rows)
 {
-	const size_t length = lengths[SHOWN_TOKEN] < SHA256_SIZE ? lengths[SHOWN_TOKEN]
-								 : SHA256_SIZE;
 	const int64_t mode = column_number(from, SHOWN_MODE);
 	struct row *row;
 	char *text = NULL;
 
 	rows->fence = (uint64_t)column_number(from, SHOWN_LAST);
-	if (!from[SHOWN_TOKEN] || !from[SHOWN_OWNER])
+	if (!from[SHOWN_ID] || !from[SHOWN_OWNER])
 		return;
 	if (strategy->statements->read_owner)
 		strategy->statements->read_owner(from[SHOWN_OWNER], &text);
 	row = rows_add(rows, text ? text : from[SHOWN_OWNER],
 		       text ? strlen(text) : lengths[SHOWN_OWNER]);
 	free(text);
-	for (size_t i = 0; i < length; i++)
-		snprintf(row->id + 2 * i, 3, "%02x", (unsigned char)from[SHOWN_TOKEN][i]);
+	snprintf(row->id, sizeof(row->id), "%s", from[SHOWN_ID]);
 	row->fence = (uint64_t)column_number(from, SHOWN_FENCE);
 	row->holds = row->fence > 0;
 	row->mine = column_number(from, SHOWN_MINE) && column_number(from, SHOWN_THERE);
 	row->mode = mode > 0 ? HOLD_SLOT : mode < 0 ? HOLD_SHARED : HOLD_EXCLUSIVE;
 	row->slots = mode > 0 ? (int)mode : 0;
 	row->age_ms = column_number(from, SHOWN_AGE);
-	if (row->age_ms < 0)
-		row->age_ms = 0;
 	if (row->holds && !(strategy->door && column_number(from, SHOWN_THERE)))
 		row->left_ms = column_number(from, SHOWN_LEFT);
 }

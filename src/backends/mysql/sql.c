@@ -9,12 +9,16 @@
 
 #include "base/memory.h"
 
-static const struct sql_value *find_value(const struct sql_value *values, const char *key,
-					  size_t length)
+/* Returns the value for the key at which text begins; NULL: there is none. */
+static const struct sql_value *find_value(const struct sql_value *values, const char *text)
 {
-	for (; values && values->key; values++)
-		if (strlen(values->key) == length && !memcmp(values->key, key, length))
+	size_t length;
+
+	for (; values && values->key; values++) {
+		length = strlen(values->key);
+		if (!strncmp(text, values->key, length) && text[length] == '}')
 			return values;
+	}
 	return NULL;
 }
 
@@ -46,36 +50,29 @@ static void put_value(FILE *out, const struct sql_value *value)
 	}
 }
 
-/* Find the next "{key}" in sql. Returns its start and sets *end to its '}'; NULL: none. */
-static const char *next_key(const char *sql, const char **end)
-{
-	const char *start = strchr(sql, '{');
-
-	*end = start ? strchr(start, '}') : NULL;
-	return *end ? start : NULL;
-}
-
 char *sql_format(const char *sql, const struct sql_value values[])
 {
 	const struct sql_value *value;
-	const char *start, *end;
 	char *text = NULL;
 	size_t size;
 	FILE *out = open_memstream(&text, &size);
 
 	if (!out)
 		memory_exit();
-	for (; (start = next_key(sql, &end)); sql = end + 1) {
-		fwrite(sql, 1, (size_t)(start - sql), out);
-		value = find_value(values, start + 1, (size_t)(end - start - 1));
+	for (; *sql; sql++) {
+		if (*sql != '{' || !strchr(sql, '}')) {
+			putc(*sql, out);
+			continue;
+		}
+		value = find_value(values, sql + 1);
 		if (!value)
 			break;
 		put_value(out, value);
+		sql += strlen(value->key) + 1;
 	}
-	fputs(sql, out);
 	if (fclose(out))
 		memory_exit();
-	if (!start)
+	if (!*sql)
 		return text;
 	free(text);
 	return NULL;

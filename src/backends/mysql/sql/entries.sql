@@ -207,8 +207,8 @@ DELETE FROM dlock_entries WHERE {lock} AND token = {token};
 -- One row for each entry, or one without an entry. {there}: is its connection there? An entry whose
 -- client sleeps at a door waits.
 SET @now = {now};
-SELECT n.fence, IF(q.conn > 0, q.fence, 0), q.mode, q.token, (q.expires - @now) DIV 1000,
-    (@now - IF(q.fence > 0, q.fence, q.place)) DIV 1000, q.owner, q.token = {token}, {there}
+SELECT n.fence, IF(q.conn > 0, q.fence, 0), q.mode, HEX(q.token), (q.expires - @now) DIV 1000,
+    GREATEST(0, @now - IF(q.fence > 0, q.fence, q.place)) DIV 1000, q.owner, q.token = {token}, {there}
   FROM dlock_names n LEFT JOIN dlock_entries q
     ON q.strategy = n.strategy AND q.name = n.name AND q.expires > @now AND q.newer = ''
   WHERE n.strategy = {strategy} AND n.name = {name}

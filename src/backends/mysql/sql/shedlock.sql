@@ -77,9 +77,9 @@ SELECT ROW_COUNT(), 0, 0, 0;
 -- name: shedlock_show
 {shedlock_zone}
 SELECT {shedlock_fence}, {shedlock_fence}, 0,
-    COALESCE(IF(locked_by LIKE 'dlock-%', UNHEX(SUBSTRING(locked_by, 7, 32)), ''), ''),
+    IF(locked_by LIKE 'dlock-%', SUBSTRING(locked_by, 7, 32), ''),
     TIMESTAMPDIFF(MICROSECOND, UTC_TIMESTAMP(6), lock_until) DIV 1000,
-    TIMESTAMPDIFF(MICROSECOND, locked_at, UTC_TIMESTAMP(6)) DIV 1000,
+    GREATEST(0, TIMESTAMPDIFF(MICROSECOND, locked_at, UTC_TIMESTAMP(6))) DIV 1000,
     locked_by, LEFT(locked_by, 38) = {by}, 1
   FROM shedlock WHERE {shedlock_is_held};
 
