@@ -10,7 +10,7 @@ CREATE TABLE IF NOT EXISTS dlock_rows (
 {entries_tables}
 
 -- name: row_grants
-GRANT SELECT, INSERT ON {database}.dlock_rows TO {user}@'%';
+GRANT SELECT, INSERT, UPDATE ON {database}.dlock_rows TO {user}@'%';
 {entries_grants}
 
 -- name: table_tables
