@@ -35,9 +35,6 @@
 #define CHECK_FACTOR 2
 /* The pause behind entries of another home, times the position in the queue. */
 #define FOREIGN_MS 300
-/* Without a queue: a waiter's first pause, which doubles each time, and the longest one. */
-#define PAUSE_FIRST_MS 50
-#define PAUSE_LAST_MS 5000
 /* The lease of an entry whose client sleeps at the door, for HOLD_RETRY_MS at a time. */
 #define AT_DOOR_MS 15000
 /* How long a break waits for the end of the holder's connection, and how often it looks. */
@@ -337,18 +334,6 @@ static int64_t choose_check(struct mysql_backend *my, const int64_t state[static
 	return clock_earlier(check_ms, late_ms + (state[WAITING] - 1) * HOLD_LATE_MS);
 }
 
-/* Returns when to poll without a queue, with jitter for waiters that began together. */
-static int64_t choose_poll(struct mysql_backend *my, int64_t left_ms)
-{
-	const int64_t pause_ms = my->pause_ms ? clock_earlier(2 * my->pause_ms, PAUSE_LAST_MS)
-					      : PAUSE_FIRST_MS;
-	const int64_t jitter_ms = rand() % (pause_ms / 4);
-
-	my->pause_ms = pause_ms;
-	return clock_boot_ms() + clock_earlier(pause_ms - jitter_ms,
-					       left_ms < 0 ? pause_ms : left_ms + 2);
-}
-
 /* Sleep in the server until the statement ends. If the server hangs, retry_ms ends the wait. */
 static void fall_asleep(struct mysql_backend *my, const struct request *request,
 			struct grant *grant)
@@ -439,12 +424,10 @@ static enum outcome take_entry(struct mysql_backend *my, const struct request *r
 	}
 	my->position = outcome == OUTCOME_BUSY && request->queue ? state[POSITION] : 0;
 	my->fence = grant->fence = (uint64_t)state[NUMBER];
-	if (outcome != OUTCOME_BUSY) {
-		grant->ttl_ms = request->ttl_ms;
-		my->pause_ms = 0;
+	grant->ttl_ms = request->ttl_ms;
+	if (outcome != OUTCOME_BUSY)
 		return outcome;
-	}
-	grant->retry_ms = polls ? choose_poll(my, state[LEFT_MS]) : 0;
+	grant->retry_ms = polls ? hold_retry_at(state[LEFT_MS], true, true) : 0;
 	my->checked = my->position && enters;
 	if (my->position && !enters)
 		fall_asleep(my, request, grant);
@@ -541,7 +524,7 @@ enum outcome lease_release(struct backend *backend, const struct request *reques
 		door = door_open(my, request, &lost);
 	else if (my->at_door)
 		door_drop(my);
-	my->position = my->pause_ms = 0;
+	my->position = 0;
 	my->checked = false;
 	outcome = release_entry(my, &my->conn, request, err);
 	if (outcome != OUTCOME_HELD || !my->strategy->door || door == OUTCOME_HELD)

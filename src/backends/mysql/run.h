@@ -71,7 +71,6 @@ struct mysql_backend {
 	bool checked;		/* the queue was read, and no sleep has begun since */
 	int64_t check_ms;	/* when to check the queue */
 	uint64_t fence;		/* of the entry that holds */
-	int64_t pause_ms;	/* the last pause between polls */
 	int64_t poll_ms;	/* the pause behind entries of another home; 0: there are none */
 	struct hold_late late;
 	/* Of door.c: conn has passed the door if it is a session. */

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * The dialect shedlock: a lock is a row of ShedLock's table (sql/shedlock.sql), whose column
- * locked_by begins with the digest of the token, before the holder record. Waiters poll, less and
- * less often.
+ * locked_by begins with the digest of the token, before the holder record. Waiters poll.
  */
 #pragma once
 
