@@ -591,16 +591,11 @@ static void show_row(const struct mysql_strategy *strategy, MYSQL_ROW from,
 {
 	const int64_t mode = column_number(from, SHOWN_MODE);
 	struct row *row;
-	char *text = NULL;
 
 	rows->fence = (uint64_t)column_number(from, SHOWN_LAST);
 	if (!from[SHOWN_ID] || !from[SHOWN_OWNER])
 		return;
-	if (strategy->statements->read_owner)
-		strategy->statements->read_owner(from[SHOWN_OWNER], &text);
-	row = rows_add(rows, text ? text : from[SHOWN_OWNER],
-		       text ? strlen(text) : lengths[SHOWN_OWNER]);
-	free(text);
+	row = rows_add(rows, from[SHOWN_OWNER], lengths[SHOWN_OWNER]);
 	snprintf(row->id, sizeof(row->id), "%s", from[SHOWN_ID]);
 	row->fence = (uint64_t)column_number(from, SHOWN_FENCE);
 	row->holds = row->fence > 0;

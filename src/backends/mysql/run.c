@@ -35,7 +35,7 @@ void call_begin(struct call *call, struct mysql_backend *my, struct mysql_conn *
 	call_set(call, SQL_TEXT("name", request->name ? request->name : ""));
 	call_set(call, SQL_BLOB("token", call->digest, sizeof(call->digest)));
 	call_set(call, SQL_TEXT("strategy", my->strategy->name));
-	call_set(call, text ? SQL_TEXT("owner", text) : SQL_PART("owner", "owner"));
+	call_set(call, text ? SQL_TEXT("owner", text) : SQL_PART("owner", "NULL"));
 	call_set(call, SQL_INT("mode", mode));
 	call_set(call, SQL_INT("ttl", request->ttl_ms * 1000));
 	call_set(call, SQL_INT("keep", request->keep_ms * 1000));

@@ -29,8 +29,6 @@ struct mysql_statements {
 	const char *take_sql, *renew_sql, *release_sql, *show_sql, *list_sql, *break_sql;
 	/* Sets values for further keys; NULL: none. */
 	void (*set_values)(struct call *call);
-	/* Sets *text to the holder record, which the caller frees; NULL: it is the column. */
-	void (*read_owner)(const char *stored, char **text);
 };
 
 /* One way to store a lock and to wait for it. */
@@ -96,7 +94,7 @@ struct call {
 	const struct request *request;
 	struct sql_value values[CALL_VALUES];
 	unsigned char digest[SHA256_SIZE];	/* of the token */
-	char by[40], owner[HOLDER_TEXT_SIZE];	/* of the dialect shedlock */
+	char owner[HOLDER_TEXT_SIZE];		/* of the dialect shedlock */
 	char key[DOOR_KEY_SIZE];		/* of a door: its name in the server */
 };
 

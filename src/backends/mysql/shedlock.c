@@ -7,7 +7,6 @@
 #include <string.h>
 
 #include "base/error.h"
-#include "base/memory.h"
 #include "lock/holder.h"
 #include "lock/uri.h"
 #include "lock/view.h"
@@ -17,14 +16,11 @@
 /* "dlock-" and 32 hex digits of the token's digest. */
 #define BY_LENGTH 38
 
-/* ---- locked_by ---- */
-
-/* Write "dlock-DIGEST " and the holder record, cut to the room of the column. */
-static void encode_owner(const char *by, const char *text, char owner[static HOLDER_TEXT_SIZE])
+/* Write the holder record, cut to the room of the column behind the digest. */
+static void cut_record(const char *text, char record[static HOLDER_TEXT_SIZE])
 {
 	struct holder self = { 0 };
 	char *const parts[] = { self.note, self.command, self.user, self.host };
-	char record[HOLDER_TEXT_SIZE];
 	size_t room;
 
 	holder_decode(&self, text, strlen(text));
@@ -33,34 +29,15 @@ static void encode_owner(const char *by, const char *text, char owner[static HOL
 		for (room = strlen(parts[i]); holder_encode(&self, record) + BY_LENGTH + 1 >
 		     LOCKED_BY_CHARACTERS && room > 0; )
 			parts[i][--room] = '\0';
-	snprintf(owner, HOLDER_TEXT_SIZE, "%s %.*s", by, HOLDER_TEXT_SIZE - BY_LENGTH - 2, record);
 }
 
 void shedlock_set_values(struct call *call)
 {
-	memcpy(call->by, "dlock-", 6);
-	for (int i = 0; i < 16; i++)
-		snprintf(call->by + 6 + 2 * i, 3, "%02x", call->digest[i]);
-	call_set(call, SQL_TEXT("by", call->by));
 	call_set(call, SQL_PART("zone", call->my->zone));
-	if (call->request->text)
-		encode_owner(call->by, call->request->text, call->owner);
-	call_set(call, call->request->text ? SQL_TEXT("owner", call->owner)
-					   : SQL_PART("owner", "locked_by"));
-}
-
-void shedlock_read_owner(const char *locked_by, char **text)
-{
-	const size_t length = strlen(locked_by);
-
-	if (length > BY_LENGTH && !strncmp(locked_by, "dlock-", 6) && locked_by[BY_LENGTH] == ' ') {
-		*text = memory_copy(locked_by + BY_LENGTH + 1);
+	if (!call->request->text)
 		return;
-	}
-	/* Java's ShedLock stores the name of the host. */
-	*text = memory_new(3 * length + 8, 1);
-	strcpy(*text, "host=");
-	uri_encode(locked_by, length, *text + 5, 3 * length + 3);
+	cut_record(call->request->text, call->owner);
+	call_set(call, SQL_TEXT("owner", call->owner));
 }
 
 /* ---- opening and checking ---- */

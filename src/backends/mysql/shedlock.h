@@ -7,11 +7,8 @@
 
 #include "run.h"
 
-/* Set values for the statements: {zone}, {by}, and {owner}, the text of locked_by. */
+/* Set values for the statements: {zone}, and {owner} cut to the room of the column. */
 void shedlock_set_values(struct call *call);
-
-/* Set *text to the holder record in locked_by. The caller frees it. */
-void shedlock_read_owner(const char *locked_by, char **text);
 
 int shedlock_open(struct backend *backend, const struct uri *uri, struct error *err);
 int shedlock_check(struct backend *backend, struct findings *findings, struct error *err);

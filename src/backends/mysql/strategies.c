@@ -21,7 +21,6 @@ static const struct mysql_statements shedlock = {
 	.list_sql = sql_shedlock_list,
 	.break_sql = sql_shedlock_break,
 	.set_values = shedlock_set_values,
-	.read_owner = shedlock_read_owner,
 };
 
 #define LEASE .statements = &entries, \

@@ -188,14 +188,15 @@ SET @done = ROW_COUNT();
 {entries_waiters}
 
 -- name: entries_renew
-UPDATE dlock_entries SET expires = {now} + {ttl}, owner = {owner}
+UPDATE dlock_entries SET expires = {now} + {ttl}, owner = COALESCE({owner}, owner)
   WHERE {lock} AND token = {token} AND fence > 0 AND expires > {now} AND {writable};
 SELECT ROW_COUNT(), 0, 0, 0;
 
 -- name: entries_release
 -- With {keep}, turns the hold into one without a token, for the rest of its minimum hold, which may
 -- end before the lease that waiters know.
-UPDATE dlock_entries SET expires = {now} + {keep}, owner = {owner}, token = CONCAT('kept ', place)
+UPDATE dlock_entries SET expires = {now} + {keep}, token = CONCAT('kept ', place),
+    owner = COALESCE({owner}, owner)
   WHERE {keep} > 0 AND {lock} AND token = {token} AND fence > 0 AND expires > {now};
 SET @done = ROW_COUNT();
 DELETE FROM dlock_entries WHERE {lock} AND token = {token} AND fence > 0 AND expires > {now};

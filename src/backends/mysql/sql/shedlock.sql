@@ -24,8 +24,12 @@ SET SESSION time_zone = {zone}, sql_mode = 'STRICT_ALL_TABLES';
 -- name: shedlock_is_held
 name = _utf8mb4 {name} AND lock_until > UTC_TIMESTAMP(3)
 
+-- name: shedlock_by
+-- The beginning of locked_by, before a blank and the holder record.
+CONCAT('dlock-', LEFT(LOWER(HEX({token})), 32))
+
 -- name: shedlock_is_ours
-{shedlock_is_held} AND LEFT(locked_by, 38) = {by}
+{shedlock_is_held} AND LEFT(locked_by, 38) = {shedlock_by}
 
 -- name: shedlock_fence
 TIMESTAMPDIFF(MICROSECOND, '1970-01-01', locked_at)
@@ -39,13 +43,13 @@ TIMESTAMPDIFF(MICROSECOND, '1970-01-01', locked_at)
 {is_writable}
 INSERT IGNORE /* {token} */ INTO shedlock (name, lock_until, locked_at, locked_by)
   SELECT _utf8mb4 {name}, TIMESTAMPADD(MICROSECOND, {ttl}, UTC_TIMESTAMP(3)),
-    UTC_TIMESTAMP(3), _utf8mb4 {owner} FROM DUAL WHERE NOT {read_only};
+    UTC_TIMESTAMP(3), CONCAT({shedlock_by}, ' ', _utf8mb4 {owner}) FROM DUAL WHERE NOT {read_only};
 UPDATE /* {token} */ shedlock SET lock_until = TIMESTAMPADD(MICROSECOND, {ttl}, UTC_TIMESTAMP(3)),
-    locked_at = UTC_TIMESTAMP(3), locked_by = _utf8mb4 {owner}
+    locked_at = UTC_TIMESTAMP(3), locked_by = CONCAT({shedlock_by}, ' ', _utf8mb4 {owner})
   WHERE name = _utf8mb4 {name} AND lock_until <= UTC_TIMESTAMP(3) AND NOT {read_only};
 UPDATE /* {token} */ shedlock SET lock_until = TIMESTAMPADD(MICROSECOND, {ttl}, UTC_TIMESTAMP(3))
   WHERE {shedlock_is_ours} AND NOT {read_only};
-SELECT MAX(LEFT(locked_by, 38) = {by}), MAX({shedlock_fence}), 0, 0, 0, 0,
+SELECT MAX(LEFT(locked_by, 38) = {shedlock_by}), MAX({shedlock_fence}), 0, 0, 0, 0,
     COALESCE(MAX(TIMESTAMPDIFF(MICROSECOND, UTC_TIMESTAMP(6), lock_until)) DIV 1000, -1), 0, 0, 0, ''
   FROM shedlock WHERE {shedlock_is_held};
 
@@ -53,7 +57,7 @@ SELECT MAX(LEFT(locked_by, 38) = {by}), MAX({shedlock_fence}), 0, 0, 0, 0,
 -- Extends a lease, and never takes the lock.
 {shedlock_zone}
 UPDATE shedlock SET lock_until = TIMESTAMPADD(MICROSECOND, {ttl}, UTC_TIMESTAMP(3)),
-    locked_by = CONVERT({owner} USING utf8mb4)
+    locked_by = COALESCE(CONCAT({shedlock_by}, ' ', CONVERT({owner} USING utf8mb4)), locked_by)
   WHERE {shedlock_is_ours} AND {writable};
 SELECT ROW_COUNT(), 0, 0, 0;
 
@@ -63,8 +67,8 @@ SELECT ROW_COUNT(), 0, 0, 0;
 {shedlock_zone}
 UPDATE shedlock SET lock_until = GREATEST(TIMESTAMPADD(MICROSECOND, {keep}, UTC_TIMESTAMP(3)),
     TIMESTAMPADD(MICROSECOND, 1000, locked_at)),
-    locked_by = IF({keep} > 0, CONCAT('dlock-', REPEAT('0', 32),
-      SUBSTRING(CONVERT({owner} USING utf8mb4), 39)), locked_by)
+    locked_by = IF({keep} > 0, CONCAT('dlock-', REPEAT('0', 32), ' ',
+      COALESCE(CONVERT({owner} USING utf8mb4), SUBSTRING(locked_by, 40))), locked_by)
   WHERE {shedlock_is_ours};
 SELECT ROW_COUNT(), 0, 0, 0;
 
@@ -75,12 +79,15 @@ UPDATE shedlock SET lock_until = UTC_TIMESTAMP(3)
 SELECT ROW_COUNT(), 0, 0, 0;
 
 -- name: shedlock_show
+-- Java's ShedLock stores the name of the host.
 {shedlock_zone}
 SELECT {shedlock_fence}, {shedlock_fence}, 0,
     IF(locked_by LIKE 'dlock-%', SUBSTRING(locked_by, 7, 32), ''),
     TIMESTAMPDIFF(MICROSECOND, UTC_TIMESTAMP(6), lock_until) DIV 1000,
     GREATEST(0, TIMESTAMPDIFF(MICROSECOND, locked_at, UTC_TIMESTAMP(6))) DIV 1000,
-    locked_by, LEFT(locked_by, 38) = {by}, 1
+    IF(locked_by LIKE 'dlock-%' AND SUBSTRING(locked_by, 39, 1) = ' ', SUBSTRING(locked_by, 40),
+      CONCAT('host=', REPLACE(REPLACE(locked_by, '%', '%25'), '&', '%26'))),
+    LEFT(locked_by, 38) = {shedlock_by}, 1
   FROM shedlock WHERE {shedlock_is_held};
 
 -- name: shedlock_list
