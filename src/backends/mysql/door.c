@@ -2,7 +2,6 @@
 /* The strategies row, advisory and table: see door.h. */
 #include "door.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -61,27 +60,6 @@ int64_t door_ttl_ms(const struct request *request)
 	return 1000 * (idle_s < 1 ? 1 : idle_s > YEAR_S ? YEAR_S : idle_s);
 }
 
-/*
- * Write the name of a lock of the server. These have at most 64 characters, and the server may
- * ignore case and accents. A name without such characters is used as it is, and any other one by
- * its digest.
- */
-static void make_key(const char *name, char key[static DOOR_KEY_SIZE])
-{
-	static const char plain[] = "abcdefghijklmnopqrstuvwxyz0123456789-_.:/+=@,#";
-	unsigned char digest[SHA256_SIZE];
-	const size_t length = strlen(name);
-
-	if (length < DOOR_KEY_SIZE && strspn(name, plain) == length) {
-		memcpy(key, name, length + 1);
-		return;
-	}
-	sha256(name, length, digest);
-	memcpy(key, "dlock:", 6);
-	for (int i = 0; i < 24; i++)
-		snprintf(key + 6 + 2 * i, 3, "%02x", digest[i]);
-}
-
 /* limit_s: how long to wait at the door. idle_s: {idle}. */
 static void begin_call(struct call *call, struct mysql_backend *my, struct mysql_conn *conn,
 		       const struct request *request, int64_t limit_s, int64_t idle_s)
@@ -92,9 +70,7 @@ static void begin_call(struct call *call, struct mysql_backend *my, struct mysql
 	const char *name = request->name;
 
 	call_begin(call, my, conn, request);
-	make_key(name, call->key);
 	call_set(call, SQL_NAME("table", strcmp(name, PROBE_NAME) ? name : "dlock_probe"));
-	call_set(call, SQL_TEXT("key", call->key));
 	call_set(call, SQL_PART("clause", shared ? kind->shared : kind->exclusive));
 	/* Oracle's server has it for exclusive rows only. For MariaDB the limit says the same. */
 	call_set(call, SQL_PART("nowait", nowait ? "/*!80001 NOWAIT */" : ""));

@@ -82,7 +82,6 @@ static inline struct mysql_backend *mysql_from_backend(struct backend *backend)
 }
 
 #define CALL_VALUES 32
-#define DOOR_KEY_SIZE 65
 
 /*
  * A request of the engine, and the values for the keys of its statements. They point into the call
@@ -95,7 +94,6 @@ struct call {
 	struct sql_value values[CALL_VALUES];
 	unsigned char digest[SHA256_SIZE];	/* of the token */
 	char owner[HOLDER_TEXT_SIZE];		/* of the dialect shedlock */
-	char key[DOOR_KEY_SIZE];		/* of a door: its name in the server */
 };
 
 /* Begin with the values that the request and the strategy give. */

@@ -52,17 +52,24 @@ SELECT COUNT(*), {door_facts} FROM dlock_rows WHERE name = {name};
 -- name: row_open
 COMMIT;
 
+-- name: advisory_key
+-- The name of a lock in the server, which has at most 64 characters, and the server may ignore case
+-- and accents. A name without such characters is used as it is, and any other one by its digest.
+IF(LENGTH({name}) <= 64 AND
+  CONVERT({name} USING utf8mb4) COLLATE utf8mb4_bin NOT REGEXP '[^-a-z0-9_.:/+=@,#]',
+  CONVERT({name} USING utf8mb4), CONCAT('dlock:', LEFT(SHA2({name}, 256), 48)))
+
 -- name: advisory_pass
-SELECT /* dlock door {token} */ GET_LOCK({key}, {limit});
+SELECT /* dlock door {token} */ GET_LOCK({advisory_key}, {limit});
 
 -- name: advisory_prove
-SELECT IS_USED_LOCK({key}) = CONNECTION_ID(), {door_facts};
+SELECT IS_USED_LOCK({advisory_key}) = CONNECTION_ID(), {door_facts};
 
 -- name: advisory_open
-DO RELEASE_LOCK({key});
+DO RELEASE_LOCK({advisory_key});
 
 -- name: advisory_probe
-SELECT IS_USED_LOCK({key});
+SELECT IS_USED_LOCK({advisory_key});
 
 -- name: table_pass
 LOCK TABLES /* dlock door {token} */ {table} {clause};
