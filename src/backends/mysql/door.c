@@ -149,11 +149,14 @@ static enum outcome finish_passage(struct mysql_backend *my, const struct reques
 	enum outcome outcome;
 	int64_t yes;
 
-	/* GET_LOCK gives 0 at the end of its limit, the others an error. */
-	if ((mysql_numbers(rows, &yes, 1) && !yes) || (failed && mysql_contended(&my->conn)))
-		return OUTCOME_BUSY;
-	if (failed)
+	mysql_numbers(rows, &yes, 1);
+	if (failed && !mysql_contended(&my->conn))
 		return OUTCOME_ERROR;
+	/* The row is not there any more, or an interrupt came before the last statement. */
+	if (!failed && !yes && kind_of(my)->transaction)
+		door_drop(my);
+	if (failed || !yes)
+		return OUTCOME_BUSY;
 	/* From now on the door lives with this connection. */
 	my->conn.session = true;
 	my->idle_s = request->ttl_ms / 1000;
@@ -235,7 +238,8 @@ int door_probe(struct mysql_backend *my, const char *name, bool *taken, int64_t 
 	failed = mysql_run(call.conn, text, call.values, &rows, err);
 	free(text);
 	mysql_numbers(rows, number, 1);
-	*taken = failed ? mysql_contended(&my->side) : probe != kind_of(my)->pass_sql && *number > 0;
+	*taken = failed ? mysql_contended(&my->side)
+			: probe != kind_of(my)->pass_sql && *number > 0;
 	failed = failed && !*taken && !mysql_is_missing(&my->side);
 	/* The end of the connection frees what the probe has taken. */
 	mysql_conn_close(&my->side);

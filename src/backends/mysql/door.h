@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * The doors of the strategies row, advisory and table: the server's own locks, which other programs
- * use, too. A client of dlock first takes the entry of the lock (sql/entries.sql), so that only one of
- * them, or shared ones, is at the door. A holder has both.
+ * use, too. A client of dlock first takes the entry of the lock (sql/entries.sql), so that only one
+ * of them, or shared ones, is at the door. A holder has both.
  *
  * The door lives with the connection that has passed it (my.conn), which does not reconnect while
  * it does. A second one (my.side) writes the entry. In a partition the server cannot detect that
@@ -24,8 +24,9 @@
 struct door_kind {
 	const char *begin_sql;		/* before pass_sql */
 	/*
-	 * Waits until the door is passed, alone in its packet, so that no answer precedes its end.
-	 * Gives a row with 0 if {limit} has passed, or an error.
+	 * Waits until the door is passed, and then gives a row with 1. After {limit} s it gives 0
+	 * or an error. A client that sleeps sends it in a packet of its own, so that no answer
+	 * precedes the end of the sleep.
 	 */
 	const char *pass_sql;
 	const char *prove_sql;		/* gives the row of struct door_answer */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The queue of a lock, and the functions for the engine. A lock is an entry with an end in the table
- * dlock_entries (sql/entries.sql), which needs no connection unless there is a door behind it
+ * The queue of a lock, and the functions for the engine. A lock is an entry with an end in the
+ * table dlock_entries (sql/entries.sql), which needs no connection unless there is a door behind it
  * (door.h). In a queue, waiters sleep in a statement. A release wakes the first waiter, which takes
  * the lock, and if that one does not look at the queue, the second one, which watches whether it
  * does.
@@ -184,7 +184,7 @@ static enum outcome release_entry(struct mysql_backend *my, struct mysql_conn *c
 
 /* ---- taking the lock ---- */
 
-/* The columns of entries_try and entries_take, before the holder record of the waiter that replaced ours. */
+/* The columns of entries_try and entries_take. The record of a newer waiter is behind them. */
 enum state {
 	TAKEN,
 	NUMBER,			/* the fence, if it is taken */

@@ -2,9 +2,9 @@
 /*
  * The MySQL backend's object, and the functions that run statements. From the lowest file up: sql.c
  * puts values into a statement, conn.c is one connection, and run.c runs statements over it. Above
- * these, lease.c has the queue of a lock and the functions for the engine, and door.c and shedlock.c
- * those of some strategies. strategies.c lists the strategies, and backend.c opens the one that a
- * URI names.
+ * these, lease.c has the queue of a lock and the functions for the engine, and door.c and
+ * shedlock.c those of some strategies. strategies.c lists the strategies, and backend.c opens the
+ * one that a URI names.
  */
 #pragma once
 

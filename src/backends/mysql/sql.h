@@ -26,14 +26,14 @@ struct sql_value {
 };
 
 #define SQL_VALUE(KEY, TYPE, BYTES, LENGTH) \
-	(struct sql_value){ .key = (KEY), .type = (TYPE), .bytes = (BYTES), .length = (LENGTH) }
+	((struct sql_value){ .key = (KEY), .type = (TYPE), .bytes = (BYTES), .length = (LENGTH) })
 #define SQL_BLOB(KEY, BYTES, LENGTH) SQL_VALUE(KEY, SQL_BYTES, BYTES, LENGTH)
 #define SQL_TEXT(KEY, TEXT) SQL_VALUE(KEY, SQL_BYTES, TEXT, strlen(TEXT))
 #define SQL_NAME(KEY, TEXT) SQL_VALUE(KEY, SQL_IDENTIFIER, TEXT, strlen(TEXT))
 #define SQL_PART(KEY, TEXT) SQL_VALUE(KEY, SQL_RAW, TEXT, strlen(TEXT))
 #define SQL_INT(KEY, NUMBER) \
-	(struct sql_value){ .key = (KEY), .type = SQL_NUMBER, .number = (NUMBER) }
-#define SQL_LAST (struct sql_value){ .key = NULL }
+	((struct sql_value){ .key = (KEY), .type = SQL_NUMBER, .number = (NUMBER) })
+#define SQL_LAST ((struct sql_value){ .key = NULL })
 
 /*
  * Returns the statement, which the caller frees. NULL: sql has a key that is not in values (NULL:

@@ -73,6 +73,7 @@ SELECT IS_USED_LOCK({advisory_key});
 
 -- name: table_pass
 LOCK TABLES /* dlock door {token} */ {table} {clause};
+SELECT 1;
 
 -- name: table_prove
 SELECT 1, {door_facts};
