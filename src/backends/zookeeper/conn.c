@@ -7,7 +7,6 @@
 #include <malloc.h>
 #include <poll.h>
 #include <signal.h>
-#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,6 +19,11 @@
 #include "base/memory.h"
 #include "base/net.h"
 
+/*
+ * The library pauses between two rounds of all servers. If it has no connection after this time, they
+ * have refused one.
+ */
+#define LOOK_MS 100
 /* Try the next server if one has not opened the session after this. */
 #define SLICE_MOST_MS 1000
 /* The part of the time for connecting that is kept to find out why there is no session. */
@@ -176,19 +180,6 @@ int zk_conn_fd(const struct zk_conn *conn)
 
 /* ---- the library ---- */
 
-/* Of the connection that waits for a session. Globals, because on_log() gets no context. */
-static _Atomic unsigned failures;
-static _Atomic int wake_fd = -1;
-
-static void on_log(const char *message)
-{
-	/* Every attempt to connect that fails is logged as an error. */
-	if (!strstr(message, "ZOO_ERROR"))
-		return;
-	atomic_fetch_add(&failures, 1);
-	eventfd_write(atomic_load(&wake_fd), 1);
-}
-
 static bool is_connection(int fd)
 {
 	socklen_t size = sizeof(int);
@@ -199,8 +190,9 @@ static bool is_connection(int fd)
 }
 
 /*
- * List the connections among the descriptors that follow news_fd, one a bit. The library's are
- * there, because it gets the lowest free numbers.
+ * List the connections among the descriptors that follow news_fd, one a bit, but for those that
+ * were there before the library started. The library's are there, because it gets the lowest free
+ * numbers.
  */
 static uint64_t list_connections(const struct zk_conn *conn)
 {
@@ -208,31 +200,13 @@ static uint64_t list_connections(const struct zk_conn *conn)
 
 	for (int i = 0; i < 64; i++)
 		found |= (uint64_t)is_connection(conn->news_fd + 1 + i) << i;
-	return found;
-}
-
-/* Start the library, with its log sent to on_log(). Returns NULL and sets errno on failure. */
-static zhandle_t *start_library(struct zk_conn *conn, int ttl_ms)
-{
-	zhandle_t *handle;
-
-	zoo_set_debug_level(ZOO_LOG_LEVEL_ERROR);
-	atomic_store(&wake_fd, conn->news_fd);
-	conn->foreign = list_connections(conn);
-	if (!conn->tls)
-		return zookeeper_init2(conn->servers, on_session, ttl_ms, NULL, conn,
-				       ZOO_NO_LOG_CLIENTENV, on_log);
-	handle = zookeeper_init_ssl(conn->servers, conn->tls, on_session, ttl_ms, NULL, conn,
-				    ZOO_NO_LOG_CLIENTENV);
-	if (handle)
-		zoo_set_log_callback(handle, on_log);
-	return handle;
+	return found & ~conn->foreign;
 }
 
 /* End the connection, so that the library connects to another server. */
 static void drop_connection(struct zk_conn *conn)
 {
-	const uint64_t ours = list_connections(conn) & ~conn->foreign;
+	const uint64_t ours = list_connections(conn);
 	const int64_t now = clock_boot_ms();
 	bool any = false;
 
@@ -257,20 +231,29 @@ static void reset_session(struct zk_conn *conn)
 	conn->started_ms = clock_boot_ms();
 }
 
-static int start_session(struct zk_conn *conn, int64_t ttl_ms, struct error *err)
+static int start_session(struct zk_conn *conn, int64_t longest_ms, struct error *err)
 {
+	const int ttl_ms = (int)clock_earlier(longest_ms, SESSION_MOST_MS);
 	sigset_t all, before;
 
 	if (zk_net_resolve(conn, err))
 		return -1;
 	reset_session(conn);
+	conn->foreign = 0;
+	conn->foreign = list_connections(conn);
+	/* No log. */
+	zoo_set_debug_level(0);
 	/* One heap for all threads, which returns a long queue's memory: waiters stay small. */
 	mallopt(M_ARENA_MAX, 1);
 	mallopt(M_TRIM_THRESHOLD, LONG_LIST);
 	/* The library's threads inherit the mask, and so get no signal. */
 	sigfillset(&all);
 	pthread_sigmask(SIG_SETMASK, &all, &before);
-	conn->handle = start_library(conn, (int)clock_earlier(ttl_ms, SESSION_MOST_MS));
+	if (conn->tls)
+		conn->handle = zookeeper_init_ssl(conn->servers, conn->tls, on_session, ttl_ms, NULL,
+						  conn, 0);
+	else
+		conn->handle = zookeeper_init(conn->servers, on_session, ttl_ms, NULL, conn, 0);
 	pthread_sigmask(SIG_SETMASK, &before, NULL);
 	if (!conn->handle)
 		return error_set(err, ERROR_INTERNAL, errno, "%s: cannot start a session",
@@ -359,14 +342,13 @@ static bool add_auth(struct zk_conn *conn)
 /* Wait until there is a session. */
 static int await_session(struct zk_conn *conn, struct error *err)
 {
-	const unsigned before = atomic_load(&failures);
-	int64_t now = clock_boot_ms(), slice_ms, slice_end_ms, check_ms, end_ms;
-	bool checked = false;
+	int64_t now = clock_boot_ms(), look_ms = now + LOOK_MS;
+	int64_t slice_ms, slice_end_ms, check_ms, end_ms, until_ms;
 
 	end_ms = clock_earlier(conn->deadline_ms, now + conn->backend->connect_timeout_ms);
 	check_ms = end_ms - clock_earlier(CHECK_MOST_MS, (end_ms - now) / 4);
-	/* Each server gets two slices of the time. */
-	slice_ms = clock_earlier((check_ms - now) / conn->server_count / 2, SLICE_MOST_MS);
+	/* Each host gets two slices of the time. */
+	slice_ms = clock_earlier((check_ms - now) / (int64_t)conn->host_count / 2, SLICE_MOST_MS);
 	slice_end_ms = now + slice_ms;
 	for (;;) {
 		zk_conn_take_news(conn);
@@ -376,10 +358,9 @@ static int await_session(struct zk_conn *conn, struct error *err)
 		    conn->state == ZOO_AUTH_FAILED_STATE)
 			return no_session(conn, conn->state, err);
 		now = clock_boot_ms();
-		/* All servers were tried. */
-		if (!checked && atomic_load(&failures) - before >= (unsigned)conn->server_count) {
-			checked = true;
-			if (check_servers(conn, check_ms, err))
+		if (now >= look_ms) {
+			look_ms = CLOCK_NEVER;
+			if (!list_connections(conn) && check_servers(conn, check_ms, err))
 				return -1;
 		}
 		if (now >= check_ms)
@@ -390,7 +371,8 @@ static int await_session(struct zk_conn *conn, struct error *err)
 			drop_connection(conn);
 			slice_end_ms = now + slice_ms;
 		}
-		if (await_news(conn, clock_earlier(slice_end_ms, check_ms), err) < 0)
+		until_ms = clock_earlier(clock_earlier(look_ms, slice_end_ms), check_ms);
+		if (await_news(conn, until_ms, err) < 0)
 			return -1;
 	}
 	conn->refused_ms = 0;

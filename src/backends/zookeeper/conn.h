@@ -79,7 +79,6 @@ struct zk_conn {
 	/* ---- used by the main thread alone */
 	zhandle_t *handle;
 	char *servers;			/* "address:port,...", all of them numeric */
-	int server_count;
 	int state;			/* ZOO_..._STATE, 0: connecting */
 	bool had_session;		/* this handle was connected once */
 	bool has_auth;			/* this handle has the user */

@@ -35,7 +35,6 @@ static void add_server(struct zk_conn *conn, const struct net_address *address, 
 		return;
 	conn->servers = memory_format("%s%s%s:%u", list ? list : "", list ? "," : "", text,
 				      (unsigned)port);
-	conn->server_count++;
 	free(list);
 }
 
@@ -46,7 +45,6 @@ int zk_net_resolve(struct zk_conn *conn, struct error *err)
 
 	free(conn->servers);
 	conn->servers = NULL;
-	conn->server_count = 0;
 	for (size_t i = 0; i < conn->host_count; i++) {
 		const struct uri_host *host = &conn->hosts[i];
 		const int count = net_resolve(host->name, host->port, found, err);
@@ -57,7 +55,7 @@ int zk_net_resolve(struct zk_conn *conn, struct error *err)
 		for (int j = 0; j < count; j++)
 			add_server(conn, &found[j], host->port);
 	}
-	return conn->server_count ? 0 : -1;
+	return conn->servers ? 0 : -1;
 }
 
 /* ---- what is wrong ---- */
