@@ -586,7 +586,6 @@ void zk_watch_fired(struct zk_conn *conn, uint32_t watch)
 {
 	struct zk_own *own = &zk_from_backend(conn->backend)->own;
 
-	own->stale |= watch == own->watch || watch == own->directory_watch;
 	/* Set the watch again, even if a reply that is read later shows a false alarm. */
 	if (watch == own->watch)
 		own->watch = 0;
@@ -603,19 +602,19 @@ int64_t zk_event(struct backend *backend)
 	bool now;
 
 	zk_conn_take_news(&zk->conn);
-	now = take_ends(own) || zk->conn.broken;
+	now = zk->conn.eventful;
+	zk->conn.eventful = false;
+	if (!own->held)
+		return now ? 0 : own->check_ms;
 	/* The renewal that follows finds out whether the watch was set too late. */
-	if (own->held && !own->watch) {
+	if (!own->watch) {
 		own->watch = ++zk->conn.last_watch;
 		own->contact_ms = 0;
 		now = true;
 	}
-	if (own->held && clock_boot_ms() >= own->contact_ms) {
+	if (clock_boot_ms() >= own->contact_ms) {
 		own->contact_ms = CLOCK_NEVER;
 		zk_list(&zk->conn, own->at.node, own->watch);
 	}
-	if (own->held)
-		own->stale = false;
-	zk->conn.fired = zk->conn.broken = false;
-	return now ? 0 : own->held ? CLOCK_NEVER : own->check_ms;
+	return now ? 0 : CLOCK_NEVER;
 }

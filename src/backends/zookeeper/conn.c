@@ -3,14 +3,15 @@
 #include "conn.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <limits.h>
 #include <malloc.h>
 #include <poll.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/eventfd.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -61,11 +62,9 @@ void zk_conn_free(struct zk_conn *conn)
 
 void zk_conn_report(struct zk_conn *conn, struct zk_news news)
 {
-	pthread_mutex_lock(&conn->mutex);
-	conn->news = memory_resize(conn->news, conn->news_count + 1, sizeof(news));
-	conn->news[conn->news_count++] = news;
-	eventfd_write(conn->news_fd, 1);
-	pthread_mutex_unlock(&conn->mutex);
+	/* The kernel keeps a write of this size whole. It waits for room, but in zk_conn_close(). */
+	while (write(conn->report_fd, &news, sizeof(news)) < 0 && errno == EINTR)
+		;
 }
 
 static void on_session(zhandle_t *handle, int type, int state, const char *path, void *context)
@@ -74,23 +73,6 @@ static void on_session(zhandle_t *handle, int type, int state, const char *path,
 	(void)path;
 	if (type == ZOO_SESSION_EVENT)
 		zk_conn_report(context, (struct zk_news){ .state = state });
-}
-
-static bool next_news(struct zk_conn *conn, struct zk_news *news)
-{
-	eventfd_t count;
-	bool any;
-
-	pthread_mutex_lock(&conn->mutex);
-	any = conn->news_taken < conn->news_count;
-	if (any) {
-		*news = conn->news[conn->news_taken++];
-	} else {
-		conn->news_taken = conn->news_count = 0;
-		eventfd_read(conn->news_fd, &count);
-	}
-	pthread_mutex_unlock(&conn->mutex);
-	return any;
 }
 
 static int64_t *find_last_contact(struct zk_conn *conn)
@@ -102,7 +84,7 @@ static void take_state(struct zk_conn *conn, int state)
 {
 	conn->state = state;
 	if (state != ZOO_CONNECTED_STATE) {
-		conn->broken = true;
+		conn->eventful = true;
 		return;
 	}
 	/*
@@ -144,14 +126,14 @@ void zk_conn_take_news(struct zk_conn *conn)
 {
 	struct zk_news news;
 
-	while (next_news(conn, &news)) {
+	while (read(conn->news_fd, &news, sizeof(news)) == sizeof(news)) {
 		if (news.call) {
 			take_answer(news.call, news.rc);
-		} else if (!news.watch) {
-			take_state(conn, news.state);
-		} else {
-			conn->fired = true;
+		} else if (news.watch) {
+			conn->eventful = true;
 			conn->on_watch(conn, news.watch);
+		} else if (news.state) {
+			take_state(conn, news.state);
 		}
 	}
 }
@@ -171,10 +153,11 @@ static int await_news(struct zk_conn *conn, int64_t until_ms, struct error *err)
 	return 0;
 }
 
-int zk_conn_fd(const struct zk_conn *conn)
+int zk_conn_fd(struct zk_conn *conn)
 {
-	if (conn->broken || conn->fired)
-		eventfd_write(conn->news_fd, 1);
+	zk_conn_take_news(conn);
+	if (conn->eventful)
+		zk_conn_report(conn, (struct zk_news){ .state = 0 });
 	return conn->news_fd;
 }
 
@@ -227,7 +210,7 @@ static void reset_session(struct zk_conn *conn)
 {
 	zk_conn_take_news(conn);
 	conn->state = conn->pending = 0;
-	conn->had_session = conn->has_auth = conn->broken = conn->fired = false;
+	conn->had_session = conn->has_auth = conn->eventful = false;
 	conn->started_ms = clock_boot_ms();
 }
 
@@ -239,6 +222,7 @@ static int start_session(struct zk_conn *conn, int64_t longest_ms, struct error 
 	if (zk_net_resolve(conn, err))
 		return -1;
 	reset_session(conn);
+	fcntl(conn->report_fd, F_SETFL, 0);
 	conn->foreign = 0;
 	conn->foreign = list_connections(conn);
 	/* No log. */
@@ -265,6 +249,9 @@ static int start_session(struct zk_conn *conn, int64_t longest_ms, struct error 
 
 void zk_conn_close(struct zk_conn *conn)
 {
+	/* A thread must not wait for room here. What finds none is of no interest any more. */
+	fcntl(conn->report_fd, F_SETFL, O_NONBLOCK);
+	zk_conn_take_news(conn);
 	if (conn->handle)
 		zookeeper_close(conn->handle);
 	conn->handle = NULL;
@@ -283,9 +270,8 @@ void zk_conn_finish(struct zk_conn *conn)
 	free(conn->user);
 	free(conn->tls);
 	free(conn->servers);
-	free(conn->news);
 	close(conn->news_fd);
-	pthread_mutex_destroy(&conn->mutex);
+	close(conn->report_fd);
 }
 
 int64_t zk_conn_session(const struct zk_conn *conn)
@@ -302,8 +288,6 @@ static int no_session(struct zk_conn *conn, int state, struct error *err)
 		  expired ? "the session has expired" : "authentication failed (AuthFailed)");
 	if (expired)
 		err->errnum = ESTALE;
-	else
-		zk_conn_close(conn);
 	return -1;
 }
 
@@ -394,7 +378,7 @@ int zk_conn_open(struct zk_conn *conn, int64_t ttl_ms, struct error *err)
 	if (err->kind == ERROR_UNAVAILABLE && err->errnum != ESTALE)
 		err->errnum = ENOTCONN;
 	/* Without a session to keep, stop the library from connecting. */
-	if (!conn->had_session)
+	if (!conn->had_session || err->kind == ERROR_REFUSED)
 		zk_conn_close(conn);
 	return -1;
 }
@@ -497,38 +481,31 @@ static void on_data(int rc, const char *value, int length, const struct Stat *st
 }
 
 /*
- * The library returns NULL for a string without a length, and for a list that is too large for the
- * memory. No server has a node like that.
+ * Returns ZOK. The library returns NULL for a string without a length, and for a list that is too
+ * large for the memory. No server has a node like that.
  */
-static bool has_null(const struct String_vector *names)
-{
-	for (int32_t i = 0; i < names->count; i++)
-		if (!names->data || !names->data[i])
-			return true;
-	return false;
-}
-
-static void copy_names(struct zk_call *call, const struct String_vector *names)
+static int copy_names(struct zk_call *call, const struct String_vector *names)
 {
 	size_t size = 1;
 	char *out;
 
-	for (int32_t i = 0; i < names->count; i++)
+	for (int32_t i = 0; i < names->count; i++) {
+		if (!names->data || !names->data[i])
+			return ZMARSHALLINGERROR;
 		size += strlen(names->data[i]) + 1;
+	}
 	out = call->text = memory_new(size, 1);
 	for (int32_t i = 0; i < names->count; i++)
 		out = stpcpy(out, names->data[i]) + 1;
 	call->count = names->count > 0 ? (size_t)names->count : 0;
-	call->length = size - 1;
+	return ZOK;
 }
 
 static void on_names(int rc, const struct String_vector *names, const struct Stat *stat,
 		     const void *data)
 {
-	if (rc == ZOK && names && has_null(names))
-		rc = ZMARSHALLINGERROR;
 	if (rc == ZOK && names)
-		copy_names((struct zk_call *)data, names);
+		rc = copy_names((struct zk_call *)data, names);
 	on_stat(rc, stat, data);
 }
 

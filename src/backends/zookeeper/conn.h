@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * A session with ZooKeeper, over libzookeeper_mt, with deadlines. The library has threads of its
- * own and waits without limit. Here these threads only append events to a list of news, and an
- * eventfd is readable while there are any. All else belongs to the main thread, the only other
- * thread of this process. It takes the news in their order while it waits for replies, or when the
- * engine finds zk_conn_fd() readable.
+ * own and waits without limit. Here these threads only write news to a pipe. All else belongs to
+ * the main thread, the only other thread of this process. It takes the news in their order while it
+ * waits for replies, or when the engine finds zk_conn_fd() readable.
  *
  * The library connects to another server when a connection ends. It notices late that a server
  * drops packets or hangs, so conn.c then closes the library's connection.
@@ -15,7 +14,6 @@
  */
 #pragma once
 
-#include <pthread.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -48,13 +46,13 @@ struct zk_call {
 	int64_t sent_ms;	/* CLOCK_BOOTTIME */
 	struct Stat stat;
 	char *text;		/* data of the node; names, each with a NUL */
-	size_t length;		/* of text */
+	size_t length;		/* of the data */
 	size_t count;		/* names */
 	zoo_op_t ops[3];
 	zoo_op_result_t results[3];
 };
 
-/* What a thread of the library reports: exactly one of call, watch and state. */
+/* What a thread of the library reports: one of call, watch and state. */
 struct zk_news {
 	struct zk_call *call;	/* it is answered */
 	int rc;			/* with this result */
@@ -74,9 +72,9 @@ struct zk_conn {
 	char *user;			/* for messages, as label */
 	char *tls;			/* "ca,cert,key,"; NULL: none */
 	char label[URI_LOCATION_SIZE];
-	int news_fd;			/* eventfd: readable while there may be news */
+	int news_fd, report_fd;		/* the pipe of the news */
 
-	/* ---- used by the main thread alone */
+	/* ---- used by the main thread alone, as all but zk_conn_report() */
 	zhandle_t *handle;
 	char *servers;			/* "address:port,...", all of them numeric */
 	int state;			/* ZOO_..._STATE, 0: connecting */
@@ -94,14 +92,8 @@ struct zk_conn {
 	size_t memory_count;
 	uint64_t foreign;		/* connections that are not the library's */
 	uint32_t last_watch;		/* the number of the last watch */
-	/* What zk_conn_fd() announces until the main thread clears it: */
-	bool fired;			/* on_watch() was called */
-	bool broken;			/* a connection has ended */
-
-	/* ---- shared with the library's threads, under mutex */
-	pthread_mutex_t mutex;
-	struct zk_news *news;
-	size_t news_count, news_taken;
+	/* on_watch() was called, or a connection has ended. Cleared by zk_event(). */
+	bool eventful;
 };
 
 /* ---- net.c: servers ---- */
@@ -165,10 +157,10 @@ void zk_conn_finish(struct zk_conn *conn);
 int zk_conn_wait(struct zk_conn *conn);
 
 /*
- * The descriptor for the engine to poll. While conn->fired or conn->broken is set it is readable,
- * whichever call has taken the news.
+ * The descriptor for the engine to poll. While conn->eventful is set it is readable, whichever call
+ * has taken the news.
  */
-int zk_conn_fd(const struct zk_conn *conn);
+int zk_conn_fd(struct zk_conn *conn);
 /* Take all news that have come. */
 void zk_conn_take_news(struct zk_conn *conn);
 

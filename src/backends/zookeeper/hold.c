@@ -72,6 +72,8 @@ static enum outcome prove_hold(struct zk_backend *zk, const struct request *requ
 
 	if (outcome != OUTCOME_HELD)
 		return outcome;
+	if (!zk->own.watch)
+		zk->own.watch = ++zk->conn.last_watch;
 	zk->own.sent_ms = clock_boot_ms();
 	check = zk_check_pair(&zk->conn, &zk->own.at);
 	node = zk_list(&zk->conn, zk->own.at.node, zk->own.watch);
@@ -102,10 +104,7 @@ enum outcome zk_renew(struct backend *backend, const struct request *request,
 			continue;
 		zk_grant(zk, grant);
 		/* Halfway to the next renewal, which needs a contact that is not too old. */
-		zk->own.contact_ms = grant->sent_ms + grant->ttl_ms / 6;
-		/* Before, the watch on our node is to be set: begin_hold(). */
-		if (zk->own.watch)
-			grant->event_ms = zk->own.contact_ms;
+		grant->event_ms = zk->own.contact_ms = grant->sent_ms + grant->ttl_ms / 6;
 		outcome = write_text(zk, request->text, err);
 	} while (outcome == OUTCOME_ERROR && zk_conn_again(&zk->conn, err));
 	return outcome;

@@ -3,13 +3,13 @@
 #include "conn.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <net/if.h>
 #include <netdb.h>
 #include <netinet/in.h>
 #include <poll.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/eventfd.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -146,11 +146,14 @@ static int read_tls(struct zk_conn *conn, const struct uri *uri, struct error *e
 int zk_conn_init(struct zk_conn *conn, struct backend *backend, const struct uri *uri,
 		 struct error *err)
 {
+	int pipe_fds[2];
+
 	conn->backend = backend;
-	pthread_mutex_init(&conn->mutex, NULL);
-	conn->news_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-	if (conn->news_fd < 0)
-		return error_set(err, ERROR_INTERNAL, errno, "eventfd");
+	conn->news_fd = conn->report_fd = -1;
+	if (pipe2(pipe_fds, O_CLOEXEC | O_NONBLOCK))
+		return error_set(err, ERROR_INTERNAL, errno, "pipe");
+	conn->news_fd = pipe_fds[0];
+	conn->report_fd = pipe_fds[1];
 	if (!uri->host_count)
 		return error_set(err, ERROR_USAGE, 0, "zookeeper: there is no host: write "
 				 "zookeeper://HOST[:PORT][,HOST...][/ROOT]");
