@@ -195,15 +195,6 @@ static void test_lines(void)
 			CHECK_INT(zk_entries_blocker(entries, (ptrdiff_t)i), lines[k].blockers[i]);
 		}
 	}
-	unit_case("slots that disagree");
-	line_up("2r3", entries);
-	CHECK_INT(zk_entries_disagree(entries, 2), 2);
-	CHECK_INT(zk_entries_disagree(entries, 1), 0);
-	line_up("22", entries);
-	CHECK_INT(zk_entries_disagree(entries, 1), 0);
-	/* One that waits itself does not count. */
-	line_up("r23", entries);
-	CHECK_INT(zk_entries_disagree(entries, 2), 0);
 }
 
 /* ---- the data of a node */

@@ -21,7 +21,7 @@
  */
 #define WATCH_AFTER_MS 20
 
-/* Read the queue this long after an entry that did not hold has ended. */
+/* Read the queue this long after the suspect has ended, and once for all that end until then. */
 #define REREAD_MS 100
 /* A waiter with fewer others before it watches the suspect, and checks early that it responds. */
 #define NEAR 8
@@ -31,18 +31,21 @@
 
 /* ---- the end of our entry ---- */
 
+static void forget_watched(struct zk_watched *watched)
+{
+	free(watched->name);
+	*watched = (struct zk_watched){ .name = NULL };
+}
+
 static void clear_watches(struct zk_own *own)
 {
 	for (int i = 0; i < ZK_WATCHED; i++)
-		free(own->watched[i].name);
-	memset(own->watched, 0, sizeof(own->watched));
+		forget_watched(&own->watched[i]);
 }
 
 void zk_own_clear(struct zk_own *own)
 {
 	clear_watches(own);
-	free(own->suspect);
-	free(own->next);
 	*own = (struct zk_own){ .held = false };
 }
 
@@ -102,20 +105,15 @@ static int take_written(struct zk_backend *zk, const struct zk_call *set, enum z
 
 /* ---- the entries before our own ---- */
 
-static void set_text(char **text, const char *value)
+/* Name an entry. Its time to hold starts now, unless it had this name before. */
+static void set_watched(struct zk_watched *watched, const char *name, bool wanted)
 {
-	free(*text);
-	*text = memory_copy(value);
-}
-
-/* Name the suspect. Its time to hold starts now, unless it was the suspect before. */
-static void set_suspect(struct zk_own *own, const char *name)
-{
-	if (own->suspect && !strcmp(own->suspect, name))
-		return;
-	set_text(&own->suspect, name);
-	own->suspect_ms = clock_boot_ms();
-	own->suspect_holds = false;
+	if (!watched->name || strcmp(watched->name, name) != 0) {
+		forget_watched(watched);
+		watched->name = memory_copy(name);
+		watched->since_ms = clock_boot_ms();
+	}
+	watched->wanted = wanted;
 }
 
 /*
@@ -125,37 +123,24 @@ static void set_suspect(struct zk_own *own, const char *name)
 static void schedule_check(struct zk_backend *zk)
 {
 	struct zk_own *own = &zk->own;
+	const struct zk_watched *suspect = &own->watched[ZK_SUSPECT];
 	const int64_t now = clock_boot_ms();
 	const int64_t pause_ms = hold_retry_at(-1, false, false) - now;
 	const int64_t far = own->waiting / FAR;
 	const int64_t factor = far < 1 ? 1 : far > FAR_MOST ? FAR_MOST : far;
 
 	own->check_ms = now + clock_earlier(pause_ms, zk->conn.ttl_ms / 4) * factor;
-	if (!own->suspect_holds && own->waiting < NEAR)
-		own->check_ms = clock_earlier(own->check_ms, own->suspect_ms + HOLD_LATE_MS);
-}
-
-/* Watch the end of an entry, unless it is watched. */
-static void add_watch(struct zk_own *own, const char *name)
-{
-	struct zk_watched *unused = NULL;
-
-	for (int i = ZK_WATCHED - 1; i >= 0; i--) {
-		if (!own->watched[i].name)
-			unused = &own->watched[i];
-		else if (!strcmp(own->watched[i].name, name))
-			return;
-	}
-	if (unused)
-		*unused = (struct zk_watched){ .name = memory_copy(name) };
+	if (!suspect->holds && own->waiting < NEAR)
+		own->check_ms = clock_earlier(own->check_ms, suspect->since_ms + HOLD_LATE_MS);
 }
 
 /* Record the entries before ours, whose index is me. */
 static void record_queue(struct zk_own *own, const struct zk_entry *entries, ptrdiff_t me)
 {
 	const ptrdiff_t nearest = zk_entries_blocker(entries, me);
-	const ptrdiff_t second = nearest < 0 ? -1 : zk_entries_blocker(entries, nearest);
 	const ptrdiff_t next = zk_entries_unblocked(entries, me);
+	/* A slot does not watch the suspect. */
+	const bool near = me - next < NEAR && entries[me].mode != HOLD_SLOT;
 
 	/*
 	 * Those behind last_free were blocked when our entry was made, so also when they were made.
@@ -167,21 +152,13 @@ static void record_queue(struct zk_own *own, const struct zk_entry *entries, ptr
 	own->waiting = me - next;
 	own->blocked = nearest >= 0;
 	own->slot = entries[me].mode == HOLD_SLOT;
-	own->other_slots = zk_entries_disagree(entries, me);
+	own->slots = entries[0].slots;
 	own->any = own->slot && own->waiting < 2;
 	own->turn = own->stale = false;
 	if (!own->blocked)
 		return;
-	set_suspect(own, entries[next - 1].name);
-	set_text(&own->next, next == 1 && next < me ? entries[next].name : NULL);
-	clear_watches(own);
-	if (own->any)
-		return;
-	add_watch(own, entries[nearest].name);
-	if (second >= 0)
-		add_watch(own, entries[second].name);
-	if (own->waiting < NEAR && !own->slot)
-		add_watch(own, own->suspect);
+	set_watched(&own->watched[ZK_NEAREST], entries[nearest].name, !own->any);
+	set_watched(&own->watched[ZK_SUSPECT], entries[next - 1].name, near && nearest != next - 1);
 }
 
 static int read_queue(struct zk_backend *zk, struct zk_call *names, struct error *err)
@@ -203,34 +180,23 @@ static int read_queue(struct zk_backend *zk, struct zk_call *names, struct error
 
 /* ---- the ends of others ---- */
 
-static void record_end(struct zk_own *own, struct zk_watched *watched)
-{
-	char *name = watched->name;
-
-	*watched = (struct zk_watched){ .name = NULL };
-	if (own->slot) {
-		own->stale = true;
-	} else if (watched == own->watched) {
-		own->turn = true;
-	} else if (own->suspect && own->next && !strcmp(name, own->suspect)) {
-		set_suspect(own, own->next);
-		set_text(&own->next, NULL);
-		own->check_ms = own->suspect_ms + HOLD_LATE_MS;
-	} else {
-		/* Those between the suspect and this one have probably ended as well. */
-		set_text(&own->suspect, NULL);
-		own->check_ms = clock_boot_ms() + REREAD_MS;
-	}
-	free(name);
-}
-
 /* Record the ends that were reported, between two requests. True: try again. */
 static bool take_ends(struct zk_own *own)
 {
-	for (int i = 0; i < ZK_WATCHED; i++)
-		if (own->watched[i].ended)
-			record_end(own, &own->watched[i]);
-	return own->turn || own->stale;
+	struct zk_watched *nearest = &own->watched[ZK_NEAREST];
+	struct zk_watched *suspect = &own->watched[ZK_SUSPECT];
+
+	if (nearest->ended) {
+		own->stale = true;
+		own->turn = !own->slot;
+		forget_watched(nearest);
+	}
+	if (suspect->ended) {
+		/* The one that follows it may end as soon. */
+		own->check_ms = clock_boot_ms() + REREAD_MS;
+		forget_watched(suspect);
+	}
+	return own->stale;
 }
 
 /* Take the replies to the requests for watches. Returns 1 to try again, 0, or -1 with *err. */
@@ -262,7 +228,7 @@ static int watch_others(struct zk_backend *zk, const struct request *request, st
 		set = zk_set(&zk->conn, own->at.node, text, own->version);
 	}
 	for (int i = 0; i < ZK_WATCHED; i++)
-		if (own->watched[i].name && !own->watched[i].number) {
+		if (own->watched[i].wanted && !own->watched[i].number) {
 			own->watched[i].number = ++zk->conn.last_watch;
 			zk_node_path(own->directory, own->watched[i].name, path);
 			calls[i] = zk_list(&zk->conn, path, own->watched[i].number);
@@ -290,86 +256,71 @@ static int watch_others(struct zk_backend *zk, const struct request *request, st
 static int evict_suspect(struct zk_backend *zk, const struct zk_entry *entry, int32_t version,
 			 struct error *err)
 {
-	struct zk_own *own = &zk->own;
-	const int rc = zk_queue_delete(&zk->conn, own->directory, entry, version);
+	const int rc = zk_queue_delete(&zk->conn, zk->own.directory, entry, version);
 
 	if (rc != ZBADVERSION && !zk_call_counts(rc))
-		return zk_call_error(&zk->conn, rc, "remove", own->suspect, err);
+		return zk_call_error(&zk->conn, rc, "remove", entry->name, err);
 	/* If its ACL forbids the removal, wait for its session to end. */
-	own->suspect_holds = rc == ZNOAUTH;
+	zk->own.watched[ZK_SUSPECT].holds = rc == ZNOAUTH;
 	return 1;
 }
 
 static int check_suspect(struct zk_backend *zk, struct error *err)
 {
 	struct zk_own *own = &zk->own;
+	struct zk_watched *suspect = &own->watched[ZK_SUSPECT];
 	struct zk_entry entry = { .number = 0 };
 	struct zk_record record;
 	struct zk_call *data;
 	char path[ZK_PATH_SIZE];
 	int rc;
 
-	if (!own->suspect)
+	if (!suspect->name)
 		return 1;
-	zk_node_path(own->directory, own->suspect, path);
+	zk_node_path(own->directory, suspect->name, path);
 	data = zk_get(&zk->conn, path, 0);
 	rc = zk_call_wait(data);
-	if (rc == ZNONODE && own->waiting < NEAR)
-		return 1;
 	if (rc == ZNONODE) {
 		/* Far behind, a check is one request: read the queue at the next one. */
-		set_text(&own->suspect, NULL);
+		forget_watched(suspect);
 		schedule_check(zk);
-		return 0;
+		return own->waiting < NEAR;
 	}
 	if (rc != ZOK)
 		return zk_call_error(&zk->conn, rc, "read", own->directory, err);
 	zk_record_read(&record, data->text, "");
-	zk_entry_parse(&entry, own->suspect);
-	own->suspect_holds |= record.state != ZK_WAITING &&
-			      (record.state != ZK_NEW ||
-			       zk_number_compare(entry.number, own->last_free) <= 0);
-	if (!own->suspect_holds && clock_boot_ms() - own->suspect_ms >= HOLD_LATE_MS)
+	zk_entry_parse(&entry, suspect->name);
+	suspect->holds |= record.state != ZK_WAITING &&
+			  (record.state != ZK_NEW ||
+			   zk_number_compare(entry.number, own->last_free) <= 0);
+	if (!suspect->holds && clock_boot_ms() - suspect->since_ms >= HOLD_LATE_MS)
 		return evict_suspect(zk, &entry, data->stat.version, err);
-	/* This holder may have followed another one, and is not watched yet. */
-	if (own->suspect_holds && !own->slot && own->waiting < NEAR)
-		add_watch(own, own->suspect);
 	schedule_check(zk);
 	return 0;
 }
 
 /* ---- getting an entry ---- */
 
-/* Find the entry that an earlier request may have made: our uuid, and this session. */
+/* Find the entry that an earlier request may have made, by our uuid. */
 static int find_entry(struct zk_backend *zk, struct error *err)
 {
 	struct zk_own *own = &zk->own;
 	struct zk_queue queue;
-	struct zk_call *data;
 	ptrdiff_t i;
 
 	if (zk_queue_fetch(&zk->conn, own->directory, &queue, err))
 		return -1;
 	i = zk_queue_find_uuid(&queue, own->uuid);
-	own->maybe = i >= 0;
+	own->maybe = false;
 	if (i < 0)
 		return 0;
 	zk_queue_pair(own->directory, &queue.entries[i], &own->at);
-	data = zk_get(&zk->conn, own->at.node, 0);
-	own->maybe = !zk_call_counts(zk_call_wait(data));
-	if (own->maybe)
-		zk_call_error(&zk->conn, data->rc, "read", own->at.node, err);
-	/* An entry of our older session ends with that session. */
-	if (data->rc != ZOK || data->stat.ephemeralOwner != zk_conn_session(&zk->conn)) {
-		own->at.node[0] = '\0';
-	} else {
-		own->version = data->stat.version;
-		/* Whatever it says, a write proves that nobody has evicted it. */
-		own->state = ZK_NEW;
-		own->fence = 0;
-		own->stale = true;
-	}
-	return own->maybe ? -1 : 0;
+	/* Whatever it says, a write proves that it is there, and of this session. */
+	own->version = -1;
+	own->state = ZK_NEW;
+	own->fence = 0;
+	own->stale = true;
+	return 0;
 }
 
 /*
@@ -508,7 +459,7 @@ static int take_step(struct zk_backend *zk, const struct request *request, struc
 	if (take_ends(own) &&
 	    send_try(zk, request, own->turn && own->state != ZK_HELD, true, err))
 		return -1;
-	if (own->other_slots && !hold_mode_slots_agree(own->other_slots, request, err))
+	if (!hold_mode_slots_agree(own->slots, request, err))
 		return -1;
 	if (!own->blocked && own->state != ZK_WAITING && own->fence)
 		return 0;
@@ -592,7 +543,7 @@ void zk_watch_fired(struct zk_conn *conn, uint32_t watch)
 	if (watch == own->directory_watch)
 		own->directory_watch = 0;
 	for (int i = 0; i < ZK_WATCHED; i++)
-		own->watched[i].ended |= own->watched[i].name && watch == own->watched[i].number;
+		own->watched[i].ended |= watch == own->watched[i].number;
 }
 
 int64_t zk_event(struct backend *backend)

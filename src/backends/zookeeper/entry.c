@@ -194,14 +194,3 @@ ptrdiff_t zk_entries_unblocked(const struct zk_entry *entries, ptrdiff_t count)
 		i++;
 	return i;
 }
-
-int zk_entries_disagree(const struct zk_entry *entries, ptrdiff_t i)
-{
-	const ptrdiff_t unblocked = zk_entries_unblocked(entries, i);
-
-	for (ptrdiff_t j = 0; j < unblocked; j++)
-		if (entries[j].mode == HOLD_SLOT && entries[i].mode == HOLD_SLOT &&
-		    entries[j].slots != entries[i].slots)
-			return entries[j].slots;
-	return 0;
-}

@@ -72,9 +72,3 @@ ptrdiff_t zk_entries_blocker(const struct zk_entry *entries, ptrdiff_t i);
 
 /* Count the entries before the first one that is blocked. */
 ptrdiff_t zk_entries_unblocked(const struct zk_entry *entries, ptrdiff_t count);
-
-/*
- * The number of slots of an entry before entry i that nothing blocks, if both are slots and entry i
- * has another number; else 0.
- */
-int zk_entries_disagree(const struct zk_entry *entries, ptrdiff_t i);

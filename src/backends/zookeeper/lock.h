@@ -15,15 +15,21 @@
 #include "queue.h"
 #include "record.h"
 
-/* A watch on the end of an entry. */
+/* An entry before ours, and the watch on its end. */
 struct zk_watched {
 	char *name;			/* NULL: none */
-	uint32_t number;		/* 0: not set yet */
+	int64_t since_ms;		/* CLOCK_BOOTTIME: when we first saw it here */
+	bool holds;			/* it does, or nobody may remove it */
+	bool wanted;			/* its end is to be watched */
+	uint32_t number;		/* of the watch; 0: not set yet */
 	bool ended;			/* it has fired, and take_ends() has not seen it */
 };
 
-/* On the nearest entry before ours, on the second one and, near the head, on the suspect. */
-enum { ZK_WATCHED = 3 };
+enum {
+	ZK_NEAREST,			/* the nearest entry that blocks ours */
+	ZK_SUSPECT,			/* the last entry that could hold; watched near the head */
+	ZK_WATCHED
+};
 
 /* The entry of this process. */
 struct zk_own {
@@ -45,20 +51,16 @@ struct zk_own {
 	bool blocked;			/* an entry before ours blocks it */
 	bool slot;			/* ours is a slot: the end of any slot may let it in */
 	ptrdiff_t waiting;		/* how many entries before ours cannot hold */
-	int other_slots;		/* slots of an entry before ours that disagrees; or 0 */
+	int slots;			/* of the first entry; 0: it is no slot */
 	bool was_read;			/* the queue, since this entry was made */
 	int32_t last_free;		/* by it: the last one before ours that could hold */
 
 	/* while it waits */
-	struct zk_watched watched[ZK_WATCHED];	/* the first one: what blocks ours */
+	struct zk_watched watched[ZK_WATCHED];
 	bool any;			/* it watches the directory instead */
 	uint32_t directory_watch;	/* 0: none */
-	bool turn;			/* the nearest entry has ended */
 	bool stale;			/* the queue has to be read again */
-	char *suspect;			/* the last entry that could hold; NULL: not known */
-	int64_t suspect_ms;		/* CLOCK_BOOTTIME: since when it could */
-	bool suspect_holds;		/* it does, or nobody may remove it */
-	char *next;			/* can hold after the suspect's end; NULL: not known */
+	bool turn;			/* because the nearest entry has ended, so we claim the lock */
 	int64_t check_ms;		/* CLOCK_BOOTTIME: check the suspect */
 };
 
