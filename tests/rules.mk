@@ -15,7 +15,7 @@ FUZZERS := $(patsubst tests/fuzz/%.c,$(BUILD)/fuzz/%,$(FUZZ_SRC))
 .PHONY: check check-debian13 check-newest check-deb check-arm64 crash torture lint format bench fuzz \
 	fuzzers model test-programs
 
-ZOOKEEPER_PURE := $(addprefix src/backends/zookeeper/,entry.c record.c path.c)
+ZOOKEEPER_PURE := src/backends/zookeeper/layout.c
 $(BUILD)/tests/unit/test_zk: $(call obj,$(ZOOKEEPER_PURE))
 $(BUILD)/tests/unit/test_zk_conn: $(if $(ZOOKEEPER_LIBS),$(call obj,$(ZOOKEEPER_SRC)))
 $(BUILD)/tests/unit/test_zk_conn: LIBS += $(ZOOKEEPER_LIBS) -lpthread -lm

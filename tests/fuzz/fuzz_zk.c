@@ -2,9 +2,7 @@
 /* Names and data of nodes in a directory where other clients may write: one a line. */
 #include "fuzz.h"
 
-#include "backends/zookeeper/entry.h"
-#include "backends/zookeeper/path.h"
-#include "backends/zookeeper/record.h"
+#include "backends/zookeeper/layout.h"
 
 enum { MOST = 64 };
 

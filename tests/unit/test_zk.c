@@ -2,9 +2,7 @@
 /* Tests names of nodes and the order of entries of the ZooKeeper backend. */
 #include <stdlib.h>
 
-#include "backends/zookeeper/entry.h"
-#include "backends/zookeeper/path.h"
-#include "backends/zookeeper/record.h"
+#include "backends/zookeeper/layout.h"
 #include "unit.h"
 
 #define U "01234567-89ab-cdef-0123-456789abcdef"

@@ -4,7 +4,7 @@
  *
  * A lock is a directory, <root>/<name>, a container, which the server removes when it has been
  * empty for a while. A process that wants the lock makes an ephemeral sequential node in it, an
- * entry of the queue, in Curator's layout (entry.h). The same transaction makes the shadow, by
+ * entry of the queue, in Curator's layout (layout.h). The same transaction makes the shadow, by
  * which Curator's other recipe sees the entry. The first entry holds. The fence is the node's
  * czxid.
  *

@@ -11,9 +11,7 @@
 
 #include "lock/backend.h"
 #include "conn.h"
-#include "path.h"
-#include "queue.h"
-#include "record.h"
+#include "layout.h"
 
 /* An entry before ours, and the watch on its end. */
 struct zk_watched {
@@ -40,7 +38,7 @@ struct zk_own {
 	bool held;			/* acquire() has returned HELD */
 	enum zk_state state;		/* as stored */
 	int32_t version;		/* of the stored data */
-	int64_t taken_ms;		/* see record.h */
+	int64_t taken_ms;		/* see layout.h */
 	/* 0: not known. An entry that has one, and does not wait, holds if no entry blocks it. */
 	uint64_t fence;
 	int64_t sent_ms;		/* CLOCK_BOOTTIME before the request that may prove it */
@@ -87,6 +85,47 @@ static inline void zk_directory(const struct zk_backend *zk, const char *name,
 	zk_path_encode(name, component);
 	snprintf(path, ZK_PATH_SIZE, "%s/%s", zk->root, component);
 }
+
+/* ---- queue.c: the queue for a lock as the server has it ---- */
+
+/* The entries in their order, without shadows, for as long as the operation that has read them. */
+struct zk_queue {
+	const char *directory;
+	struct zk_call *names;		/* the answer that was read; the entries point into it */
+	struct zk_entry *entries;	/* in their order */
+	ptrdiff_t count;
+};
+
+/* Write the path of a node in a directory; "" if it is too long, as only a foreign one is. */
+void zk_node_path(const char *directory, const char *name, char path[static ZK_PATH_SIZE]);
+
+/*
+ * Read the queue as the leader has it. A missing directory is an empty queue. Returns 0, or -1 and
+ * sets *err.
+ */
+int zk_queue_fetch(struct zk_conn *conn, const char *directory, struct zk_queue *queue,
+		   struct error *err);
+
+/* Read the queue from the reply to zk_list(). Sends more requests if numbers are the same. */
+int zk_queue_read(struct zk_conn *conn, const char *directory, struct zk_call *names,
+		  struct zk_queue *queue, struct error *err);
+
+/*
+ * Read the nodes of the first count entries, and remove the entries that have ended since the queue
+ * was read. Returns 0, or -1 and sets *err.
+ */
+int zk_queue_read_nodes(struct zk_conn *conn, struct zk_queue *queue, ptrdiff_t count,
+			struct error *err);
+
+/* Find the last entry with that uuid. Returns its index, or -1. */
+ptrdiff_t zk_queue_find_uuid(const struct zk_queue *queue, const char *uuid);
+
+/* Write the paths of an entry and of the shadow that it has if dlock made it. */
+void zk_queue_pair(const char *directory, const struct zk_entry *entry, struct zk_pair *pair);
+
+/* Delete an entry in this version of its data, and its shadow if it has one. Returns the result. */
+int zk_queue_delete(struct zk_conn *conn, const char *directory, const struct zk_entry *entry,
+		    int32_t version);
 
 /* ---- acquire.c: strategy queue ---- */
 /* Try once, with own.directory and own.uuid set. ESTALE: to be reported before another try. */

@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: MIT */
-/* Reading the queue for a lock: queue.h. */
-#include "queue.h"
-
+/* Reading the queue for a lock. */
 #include <stdio.h>
 #include <string.h>
 
 #include "base/error.h"
+#include "lock.h"
 
 void zk_node_path(const char *directory, const char *name, char path[static ZK_PATH_SIZE])
 {

@@ -1,11 +1,92 @@
 /* SPDX-License-Identifier: MIT */
-/* Parsing, writing and ordering the entries of the queue: entry.h. */
-#include "entry.h"
+/* Names of directories, names of entries and their order, and the data of nodes: layout.h. */
+#include "layout.h"
 
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "base/sha256.h"
+#include "base/text.h"
+#include "lock/uri.h"
+
+/* ---- directories ---- */
+
+/*
+ * Does the server refuse the character that these bytes encode? Its PathUtils.validatePath()
+ * looks at UTF-16, where all characters beyond U+FFFF are surrogates.
+ */
+static bool is_refused(const unsigned char *c, size_t length)
+{
+	unsigned code;
+
+	if (length != 3)
+		return length == 4;
+	code = (c[0] & 0x0fU) << 12 | (c[1] & 0x3fU) << 6 | (c[2] & 0x3fU);
+	return (code >= 0xe000 && code <= 0xf8ff) || code >= 0xfff0;
+}
+
+static char *put_escaped(char *out, const char *bytes, size_t length)
+{
+	for (size_t i = 0; i < length; i++)
+		out += sprintf(out, "%%%02X", (unsigned char)bytes[i]);
+	return out;
+}
+
+void zk_path_encode(const char *name, char component[static ZK_COMPONENT_SIZE])
+{
+	bool dots = !strcmp(name, ".") || !strcmp(name, "..");
+	size_t left = strlen(name), length;
+	char *out = component;
+
+	for (; left; name += length, left -= length) {
+		length = text_char(name, left, NULL);
+		if (!length)
+			length = 1;	/* no valid UTF-8: bytes stand for themselves */
+		if (*name == '/' || *name == '%' || dots ||
+		    is_refused((const unsigned char *)name, length)) {
+			out = put_escaped(out, name, length);
+		} else {
+			memcpy(out, name, length);
+			out += length;
+		}
+	}
+	*out = '\0';
+}
+
+bool zk_path_decode(const char *component, char *name, size_t size)
+{
+	char again[ZK_COMPONENT_SIZE];
+	size_t length = strlen(component);
+	ptrdiff_t decoded;
+
+	if (length >= size || length >= sizeof(again))
+		return false;
+	memcpy(name, component, length + 1);
+	decoded = uri_decode(name, length);
+	if (decoded <= 0 || memchr(name, '\0', (size_t)decoded))
+		return false;
+	name[decoded] = '\0';
+	if ((size_t)decoded > (ZK_COMPONENT_SIZE - 1) / 3)
+		return false;
+	zk_path_encode(name, again);
+	return !strcmp(again, component);
+}
+
+void zk_uuid(const char *token, char uuid[static ZK_UUID_SIZE])
+{
+	unsigned char digest[SHA256_SIZE];
+	char text[96], *end = uuid;
+	int length = snprintf(text, sizeof(text), "dlock node %.64s", token);
+
+	sha256(text, (size_t)length, digest);
+	for (int i = 0; i < 16; i++)
+		end += sprintf(end, i == 4 || i == 6 || i == 8 || i == 10 ? "-%02x" : "%02x",
+			       digest[i]);
+}
+
+/* ---- names of entries ---- */
 
 /* Read a number in the form "%010d". */
 static bool read_number(const char *text, int32_t *number)
@@ -128,6 +209,8 @@ void zk_entry_shadow(const struct zk_entry *entry, char name[static ZK_PREFIX_SI
 		 (int32_t)((uint32_t)entry->number + 1));
 }
 
+/* ---- the order of entries ---- */
+
 int32_t zk_number_compare(int32_t a, int32_t b)
 {
 	return (int32_t)((uint32_t)a - (uint32_t)b);
@@ -193,4 +276,33 @@ ptrdiff_t zk_entries_unblocked(const struct zk_entry *entries, ptrdiff_t count)
 	while (i < count && zk_entries_blocker(entries, i) < 0)
 		i++;
 	return i;
+}
+
+/* ---- data ---- */
+
+static const char *const states[] = {
+	[ZK_NEW] = "new", [ZK_WAITING] = "waiting", [ZK_HELD] = "held",
+};
+
+void zk_record_write(char data[static ZK_RECORD_SIZE], const char *uuid, enum zk_state state,
+		     int64_t taken_ms, const char *text)
+{
+	snprintf(data, ZK_RECORD_SIZE, "state=%s&taken=%" PRId64 "&%s%s%s%s", states[state],
+		 taken_ms, uuid ? "uuid=" : "", uuid ? uuid : "", uuid ? "&" : "", text);
+}
+
+void zk_record_read(struct zk_record *record, const char *data, const char *uuid)
+{
+	char state[8], own[ZK_UUID_SIZE] = "";
+	int64_t taken_ms;
+
+	*record = (struct zk_record){ .state = ZK_FOREIGN };
+	if (!data || sscanf(data, "state=%7[a-z]&taken=%" SCNd64 "&uuid=%36[^&]", state, &taken_ms,
+			    own) < 2)
+		return;
+	for (size_t i = 0; i < sizeof(states) / sizeof(states[0]); i++)
+		if (!strcmp(state, states[i]))
+			record->state = (enum zk_state)i;
+	record->taken_ms = taken_ms < 0 ? 0 : taken_ms;
+	record->mine = own[0] && !strcmp(own, uuid);
 }

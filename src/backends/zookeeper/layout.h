@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Entries of the queue for a lock: the names of their nodes, their order, and which entry waits for
- * which. No I/O.
+ * What is stored: the names of directories and of the entries in them, the order of the entries, and
+ * the data of nodes. No I/O.
  *
  *	_c_UUID-lock-N			exclusive: Curator's InterProcessMutex, and dlock
  *	_c_UUID-__READ__N		shared: Curator's read lock, and dlock
@@ -28,7 +28,31 @@
 #include <stdint.h>
 
 #include "lock/backend.h"
-#include "path.h"
+#include "lock/holder.h"
+
+/* ---- names of locks, and the uuid of a token ---- */
+
+/* The longest name with every byte percent-encoded, and the NUL. */
+#define ZK_COMPONENT_SIZE (3 * 200 + 1)
+
+/*
+ * Write name as one component of a path. These are written as %XX: '/', '%', the dots of "." and
+ * "..", and characters that ZooKeeper refuses (beyond U+FFFF, private use, U+FFF0 to U+FFFF).
+ */
+void zk_path_encode(const char *name, char component[static ZK_COMPONENT_SIZE]);
+
+/* Write the name of a component. False: zk_path_encode() never writes this component. */
+bool zk_path_decode(const char *component, char *name, size_t size);
+
+#define ZK_UUID_SIZE 37
+
+/*
+ * Write the uuid of a token's nodes, 8-4-4-4-12 hex digits. It is made of the token's SHA-256: a
+ * process that has the token finds the node, and the node does not reveal the token.
+ */
+void zk_uuid(const char *token, char uuid[static ZK_UUID_SIZE]);
+
+/* ---- entries ---- */
 
 struct zk_call;
 
@@ -72,3 +96,37 @@ ptrdiff_t zk_entries_blocker(const struct zk_entry *entries, ptrdiff_t i);
 
 /* Count the entries before the first one that is blocked. */
 ptrdiff_t zk_entries_unblocked(const struct zk_entry *entries, ptrdiff_t count);
+
+/* ---- data ---- */
+
+/*
+ * The data that dlock stores in an entry of the queue, or in the node of strategy node:
+ * "state=held&taken=…&uuid=…&" and the holder record. Only strategy node writes uuid, because its
+ * node's name has none. taken is when a waiter began to hold, in ms since the epoch by its host's
+ * clock; 0: when the node was made.
+ */
+enum zk_state {
+	/*
+	 * As the entry is made. It holds if no entry blocked it when it was made. Otherwise its
+	 * client writes ZK_WAITING next, or ZK_HELD.
+	 */
+	ZK_NEW,
+	ZK_WAITING,		/* holds only after it has written ZK_HELD */
+	ZK_HELD,
+	ZK_FOREIGN,		/* not written by dlock */
+};
+
+struct zk_record {
+	enum zk_state state;
+	int64_t taken_ms;
+	bool mine;		/* it has the uuid that zk_record_read() was given */
+};
+
+#define ZK_RECORD_SIZE (ZK_UUID_SIZE + 64 + HOLDER_TEXT_SIZE)
+
+/* uuid: NULL in the queue. text: as holder_encode() writes it. */
+void zk_record_write(char data[static ZK_RECORD_SIZE], const char *uuid, enum zk_state state,
+		     int64_t taken_ms, const char *text);
+
+/* Read data, which is not trusted. NULL counts as empty. */
+void zk_record_read(struct zk_record *record, const char *data, const char *uuid);
