@@ -3,6 +3,9 @@
  * Strategy queue: our entry, a waiter's record of the entries before its own, watches on their
  * ends, the eviction of an entry that does not respond, and one try to hold. Functions that return
  * int return 0, or -1 and set *err, unless their comment has more.
+ *
+ * Strategy node: the lock is one ephemeral node, <root>/<name>, and its maker holds it. All others
+ * watch it and try when it ends, so there is a herd and no order. There are only exclusive holds.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -353,7 +356,7 @@ static int take_entry(struct zk_backend *zk, uint64_t fence, struct zk_call *nam
 	return 0;
 }
 
-enum outcome zk_report_ended(const struct zk_backend *zk, struct error *err)
+static enum outcome report_ended(const struct zk_backend *zk, struct error *err)
 {
 	error_set(err, ERROR_UNAVAILABLE, 0, "%s: %.200s is created and removed again and again",
 		  zk->conn.label, zk->own.directory);
@@ -371,7 +374,7 @@ static int take_refusal(struct zk_backend *zk, int rc, struct error *err)
 	else if (rc != ZNONODE)
 		zk_call_error(&zk->conn, rc, "create a node in", own->directory, err);
 	else if (!zk_make_directory(zk, own->directory, ZOO_CONTAINER, err))
-		zk_report_ended(zk, err);
+		report_ended(zk, err);
 	own->maybe = rc != ZNONODE && err->kind == ERROR_UNAVAILABLE;
 	return -1;
 }
@@ -529,6 +532,77 @@ enum outcome zk_queue_try(struct zk_backend *zk, const struct request *request,
 		return begin_hold(zk, grant);
 	grant->retry_ms = own->check_ms;
 	return OUTCOME_BUSY;
+}
+
+/* ---- strategy node ---- */
+
+/* The node is a directory of strategy queue: remove it if it is empty. */
+static enum outcome remove_other(struct zk_backend *zk, const struct Stat *stat, struct error *err)
+{
+	if (!stat->numChildren) {
+		zk_call_wait(zk_delete_directory(&zk->conn, zk->own.directory));
+		return report_ended(zk, err);
+	}
+	error_set(err, ERROR_REFUSED, 0, "%s: %.200s has nodes below it: others take this lock "
+		  "without ?strategy=node", zk->conn.label, zk->own.directory);
+	return OUTCOME_ERROR;
+}
+
+/* Take the results of making (rc) and reading the node. */
+static enum outcome take_replies(struct zk_backend *zk, int rc, const struct zk_call *data,
+				 struct grant *grant, struct error *err)
+{
+	const bool exists = rc == ZOK || rc == ZNODEEXISTS;
+	struct zk_own *own = &zk->own;
+	struct zk_record record;
+
+	if (rc == ZNONODE && zk_make_directory(zk, zk->root, ZOO_PERSISTENT, err))
+		return OUTCOME_ERROR;
+	if (exists)
+		rc = data->rc;
+	if (rc == ZNONODE)
+		return report_ended(zk, err);
+	if (rc != ZOK) {
+		zk_call_error(&zk->conn, rc, exists ? "read" : "create", own->directory, err);
+		return OUTCOME_ERROR;
+	}
+	zk_record_read(&record, data->text, own->uuid);
+	/* An earlier request, whose reply was lost, may have made it. */
+	if (record.mine && data->stat.ephemeralOwner == zk_conn_session(&zk->conn)) {
+		own->fence = (uint64_t)data->stat.czxid;
+		return begin_hold(zk, grant);
+	}
+	if (!data->stat.ephemeralOwner)
+		return remove_other(zk, &data->stat, err);
+	/* Its holder is the suspect of all others, and nobody may remove it. */
+	own->watched[ZK_SUSPECT].holds = true;
+	schedule_check(zk);
+	grant->retry_ms = own->check_ms;
+	return OUTCOME_BUSY;
+}
+
+enum outcome zk_node_try(struct zk_backend *zk, const struct request *request,
+			 struct grant *grant, struct error *err)
+{
+	struct zk_own *own = &zk->own;
+	struct zk_call *created, *data;
+	char text[ZK_RECORD_SIZE];
+	enum outcome outcome;
+
+	memcpy(own->at.node, own->directory, ZK_PATH_SIZE);
+	if (zk_conn_open(&zk->conn, request->ttl_ms, err) || !zk_conn_fresh(&zk->conn, err))
+		return OUTCOME_ERROR;
+	own->taken_ms = clock_wall_ms();
+	zk_record_write(text, own->uuid, ZK_HELD, own->taken_ms, request->text);
+	own->maybe = true;
+	own->sent_ms = clock_boot_ms();
+	own->watch = ++zk->conn.last_watch;
+	created = zk_create(&zk->conn, own->directory, text, ZOO_EPHEMERAL);
+	data = zk_get(&zk->conn, own->directory, own->watch);
+	outcome = take_replies(zk, zk_call_wait(created), data, grant, err);
+	if (outcome != OUTCOME_ERROR || err->kind != ERROR_UNAVAILABLE)
+		own->maybe = false;
+	return outcome;
 }
 
 /* ---- events ---- */

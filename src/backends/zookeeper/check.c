@@ -222,8 +222,6 @@ static char *plan_root(const char *root)
 
 	for (const char *end = root; *end; ) {
 		end += 1 + strcspn(end + 1, "/");
-		if (end - root <= 1)
-			continue;
 		longer = memory_format("%screate %.*s\n", plan, (int)(end - root), root);
 		free(plan);
 		plan = longer;

@@ -61,15 +61,13 @@ bool zk_path_decode(const char *component, char *name, size_t size)
 	size_t length = strlen(component);
 	ptrdiff_t decoded;
 
-	if (length >= size || length >= sizeof(again))
+	if (length >= size)
 		return false;
 	memcpy(name, component, length + 1);
 	decoded = uri_decode(name, length);
-	if (decoded <= 0 || memchr(name, '\0', (size_t)decoded))
+	if (decoded <= 0 || decoded > (ZK_COMPONENT_SIZE - 1) / 3)
 		return false;
 	name[decoded] = '\0';
-	if ((size_t)decoded > (ZK_COMPONENT_SIZE - 1) / 3)
-		return false;
 	zk_path_encode(name, again);
 	return !strcmp(again, component);
 }
@@ -91,17 +89,12 @@ void zk_uuid(const char *token, char uuid[static ZK_UUID_SIZE])
 /* Read a number in the form "%010d". */
 static bool read_number(const char *text, int32_t *number)
 {
-	char again[16], *end;
-	long value;
+	const long value = strtol(text, NULL, 10);
+	char again[24];
 
-	if (strlen(text) < 10 || strlen(text) > 11)
-		return false;
-	value = strtol(text, &end, 10);
-	if (*end || value < INT32_MIN || value > INT32_MAX)
-		return false;
 	*number = (int32_t)value;
-	snprintf(again, sizeof(again), "%010" PRId32, *number);
-	return !strcmp(again, text);
+	snprintf(again, sizeof(again), "%010ld", value);
+	return value >= INT32_MIN && value <= INT32_MAX && !strcmp(again, text);
 }
 
 /* The last occurrence of mark in name. */
@@ -145,7 +138,7 @@ const char *zk_entry_uuid(const struct zk_entry *entry)
 static bool read_own(struct zk_entry *entry, const char *mark)
 {
 	const char *uuid = zk_entry_uuid(entry), *own;
-	char again[24];
+	char again[32];
 	long slots;
 
 	if (!uuid || uuid + ZK_UUID_SIZE >= mark)
@@ -155,10 +148,8 @@ static bool read_own(struct zk_entry *entry, const char *mark)
 	if (!skip_prefix(own, "slots-"))
 		return true;
 	slots = strtol(skip_prefix(own, "slots-"), NULL, 10);
-	if (slots < 1 || slots > INT32_MAX)
-		return false;
 	snprintf(again, sizeof(again), "slots-%ld-", slots);
-	if (skip_prefix(own, again) != mark)
+	if (slots < 1 || slots > INT32_MAX || skip_prefix(own, again) != mark)
 		return false;
 	entry->mode = HOLD_SLOT;
 	entry->slots = (int)slots;

@@ -127,10 +127,12 @@ void zk_queue_pair(const char *directory, const struct zk_entry *entry, struct z
 int zk_queue_delete(struct zk_conn *conn, const char *directory, const struct zk_entry *entry,
 		    int32_t version);
 
-/* ---- acquire.c: strategy queue ---- */
+/* ---- acquire.c ---- */
 /* Try once, with own.directory and own.uuid set. ESTALE: to be reported before another try. */
 enum outcome zk_queue_try(struct zk_backend *zk, const struct request *request,
 			  struct grant *grant, struct error *err);
+enum outcome zk_node_try(struct zk_backend *zk, const struct request *request,
+			 struct grant *grant, struct error *err);
 int64_t zk_event(struct backend *backend);
 /* A watch has fired. */
 void zk_watch_fired(struct zk_conn *conn, uint32_t watch);
@@ -140,14 +142,8 @@ void zk_own_delete(struct zk_backend *zk);
 void zk_own_leave(struct zk_backend *zk);
 /* Clear our entry after the session has expired. */
 void zk_own_clear(struct zk_own *own);
-/* A node or directory has just ended, or was missing: try again. Returns ERROR. */
-enum outcome zk_report_ended(const struct zk_backend *zk, struct error *err);
 /* Fill *grant for a hold that was proven by a request sent at own.sent_ms. */
 void zk_grant(struct zk_backend *zk, struct grant *grant);
-
-/* ---- node.c: strategy node ---- */
-enum outcome zk_node_try(struct zk_backend *zk, const struct request *request,
-			 struct grant *grant, struct error *err);
 
 /* ---- hold.c ---- */
 backend_grant_fn zk_renew;
