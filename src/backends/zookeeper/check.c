@@ -48,7 +48,7 @@ static void check_server(struct zk_backend *zk, const struct uri_host *host,
 	struct error err;
 
 	uri_host_text(host->name, host->port, label, sizeof(label));
-	if (zk_net_ask(&zk->conn, host, answer, sizeof(answer), limit_ms, &err)) {
+	if (zk_conn_ask(&zk->conn, host, answer, sizeof(answer), limit_ms, &err)) {
 		findings_add(findings, FINDING_WARNING, "server", "repair it, or take it out of "
 			     "the URI", "%s: %.160s", label, err.message);
 		return;

@@ -96,36 +96,16 @@ struct zk_conn {
 	bool eventful;
 };
 
-/* ---- net.c: servers ---- */
-
 /* Copies from uri. Returns 0, or -1 and sets *err. Call zk_conn_finish() in any case. */
 int zk_conn_init(struct zk_conn *conn, struct backend *backend, const struct uri *uri,
 		 struct error *err);
 
 /*
- * Look up the hosts' addresses, once. The library gets numeric ones, because it would block to look
- * up names between one server and the next. Returns 0, or -1 and sets *err if none is found.
- */
-int zk_net_resolve(struct zk_conn *conn, struct error *err);
-
-/* Only in a library that was built with OpenSSL. */
-extern zhandle_t *zookeeper_init_ssl(const char *, const char *, watcher_fn, int,
-				     const clientid_t *, void *, int) __attribute__((weak));
-
-/*
- * Find out what is wrong with the servers, until deadline_ms at most. Returns 1 if one of them
- * serves, 0 if one may serve after an election, or -1. For 0 and -1, *err names a server and why.
- */
-int zk_net_check(const struct zk_conn *conn, int64_t deadline_ms, struct error *err);
-
-/*
  * Ask a server in clear text for its version and role. With TLS, only connect, and the answer is
  * "". Returns 0, or -1 and sets *err.
  */
-int zk_net_ask(const struct zk_conn *conn, const struct uri_host *host, char *answer, size_t size,
-	       int64_t deadline_ms, struct error *err);
-
-/* ---- conn.c ---- */
+int zk_conn_ask(const struct zk_conn *conn, const struct uri_host *host, char *answer, size_t size,
+		int64_t deadline_ms, struct error *err);
 
 /* Begin an operation: all waits until the next call of this function end within ms. */
 void zk_conn_begin(struct zk_conn *conn, int64_t ms);
