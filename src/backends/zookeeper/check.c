@@ -89,10 +89,8 @@ static void check_ensemble(struct zk_backend *zk, struct findings *findings)
 			     "a lock, and holders must stop");
 	else if (zk->conn.host_count < 3 && !ensemble.unknown)
 		findings_add(findings, FINDING_WARNING, "quorum", "name all servers in the URI",
-			     "%zu of the ensemble's servers %s named: when %s down, the others "
-			     "are not found", zk->conn.host_count,
-			     zk->conn.host_count == 1 ? "is" : "are",
-			     zk->conn.host_count == 1 ? "it is" : "they are");
+			     "only %zu of the ensemble's servers in the URI: without them the "
+			     "others are not found", zk->conn.host_count);
 	else
 		findings_add(findings, FINDING_OK, "quorum", NULL, "%zu of %zu servers serve",
 			     ensemble.serving, zk->conn.host_count);
@@ -124,11 +122,8 @@ static int check_acl(struct zk_backend *zk, struct findings *findings, struct er
 
 	if (rc != ZOK && rc != ZNONODE)
 		return zk_call_error(&zk->conn, rc, "list", zk->root, err);
-	if (rc == ZNONODE)
-		findings_add(findings, FINDING_OK, "root", NULL, "%s is made with the first lock, "
-			     "or by 'dlock setup'", zk->root);
-	else
-		findings_add(findings, FINDING_OK, "root", NULL, "%s is there", zk->root);
+	findings_add(findings, FINDING_OK, "root", NULL, "%s is %s", zk->root, rc == ZOK ? "there"
+		     : "made with the first lock, or by 'dlock setup'");
 	if (zk->conn.auth)
 		findings_add(findings, FINDING_OK, "auth", NULL,
 			     "as user '%.60s': nodes are for this user only", zk->conn.user);

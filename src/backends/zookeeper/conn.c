@@ -74,7 +74,7 @@ void zk_conn_free(struct zk_conn *conn)
 void zk_conn_report(struct zk_conn *conn, struct zk_news news)
 {
 	/* The kernel keeps a write of this size whole. It waits for room, but in zk_conn_close(). */
-	while (write(conn->report_fd, &news, sizeof(news)) < 0 && errno == EINTR)
+	while (write(conn->news[1], &news, sizeof(news)) < 0 && errno == EINTR)
 		;
 }
 
@@ -131,7 +131,7 @@ void zk_conn_take_news(struct zk_conn *conn)
 {
 	struct zk_news news;
 
-	while (read(conn->news_fd, &news, sizeof(news)) == sizeof(news)) {
+	while (read(conn->news[0], &news, sizeof(news)) == sizeof(news)) {
 		if (news.call) {
 			take_answer(news.call, news.rc);
 		} else if (news.watch) {
@@ -146,7 +146,7 @@ void zk_conn_take_news(struct zk_conn *conn)
 /* Wait for news, and take them. Returns 0, or sets *err: 1 if none came in time, or -1. */
 static int await_news(struct zk_conn *conn, int64_t until_ms, struct error *err)
 {
-	if (net_wait(conn->news_fd, POLLIN, until_ms, conn->backend->cancel_fd, err))
+	if (net_wait(conn->news[0], POLLIN, until_ms, conn->backend->cancel_fd, err))
 		return err->kind == ERROR_UNAVAILABLE ? 1 : -1;
 	zk_conn_take_news(conn);
 	return 0;
@@ -157,7 +157,7 @@ int zk_conn_fd(struct zk_conn *conn)
 	zk_conn_take_news(conn);
 	if (conn->eventful)
 		zk_conn_report(conn, (struct zk_news){ .state = 0 });
-	return conn->news_fd;
+	return conn->news[0];
 }
 
 /* ---- what is wrong ---- */
@@ -198,27 +198,28 @@ static int ask_servers(const struct zk_conn *conn, int64_t deadline_ms, struct e
 {
 	char answer[256], label[URI_HOST_SIZE];
 	bool any = false, no_quorum;
-	int64_t limit_ms, now;
 	struct error why;
+	int64_t now;
+	int failed;
 
 	for (size_t i = 0; i < conn->host_count; i++) {
 		const struct uri_host *host = &conn->hosts[i];
 
 		now = clock_boot_ms();
-		limit_ms = now + (deadline_ms - now) / (int64_t)(conn->host_count - i);
 		uri_host_text(host->name, host->port, label, sizeof(label));
-		no_quorum = false;
-		if (zk_conn_ask(conn, host, answer, sizeof(answer), limit_ms, &why)) {
+		failed = zk_conn_ask(conn, host, answer, sizeof(answer), now + (deadline_ms - now) /
+				     (int64_t)(conn->host_count - i), &why);
+		no_quorum = !failed && strstr(answer, "not currently serving");
+		if (failed)
 			error_prefix(&why, "zookeeper %s", label);
-		} else {
-			no_quorum = strstr(answer, "not currently serving") != NULL;
-			if (!no_quorum && (conn->tls || strstr(answer, "Mode:") ||
-					   strstr(answer, "whitelist")))
-				return 1;
-			error_set(&why, ERROR_UNAVAILABLE, 0, "zookeeper %s: %s", label, no_quorum
-				  ? "the server does not serve: it has no quorum"
-				  : "answers, but not as a ZooKeeper server");
-		}
+		else if (no_quorum)
+			error_set(&why, ERROR_UNAVAILABLE, 0, "zookeeper %s: the server does not "
+				  "serve: it has no quorum", label);
+		else if (conn->tls || strstr(answer, "Mode:") || strstr(answer, "whitelist"))
+			return 1;
+		else
+			error_set(&why, ERROR_UNAVAILABLE, 0, "zookeeper %s: answers, but not as a "
+				  "ZooKeeper server", label);
 		/* The best reason names a server that answers. */
 		if (!i || (no_quorum && !any) || why.kind == ERROR_CANCELLED)
 			*err = why;
@@ -280,7 +281,7 @@ static bool is_connection(int fd)
 }
 
 /*
- * List the connections among the descriptors that follow news_fd, one a bit, but for those that
+ * List the connections among the descriptors that follow the pipe, one a bit, but for those that
  * were there before the library started. The library's are there, because it gets the lowest free
  * numbers.
  */
@@ -289,7 +290,7 @@ static uint64_t list_connections(const struct zk_conn *conn)
 	uint64_t found = 0;
 
 	for (int i = 0; i < 64; i++)
-		found |= (uint64_t)is_connection(conn->news_fd + 1 + i) << i;
+		found |= (uint64_t)is_connection(conn->news[0] + 1 + i) << i;
 	return found & ~conn->foreign;
 }
 
@@ -301,7 +302,7 @@ static void drop_connection(struct zk_conn *conn)
 	bool any = false;
 
 	for (int i = 0; i < 64; i++)
-		any |= (ours >> i & 1) && !shutdown(conn->news_fd + 1 + i, SHUT_RDWR);
+		any |= (ours >> i & 1) && !shutdown(conn->news[0] + 1 + i, SHUT_RDWR);
 	/* It counts as lost before the library notices. */
 	if (any && conn->state == ZOO_CONNECTED_STATE)
 		take_state(conn, 0);
@@ -333,14 +334,10 @@ static int read_tls(struct zk_conn *conn, const struct uri *uri, struct error *e
 int zk_conn_init(struct zk_conn *conn, struct backend *backend, const struct uri *uri,
 		 struct error *err)
 {
-	int pipe_fds[2];
-
 	conn->backend = backend;
-	conn->news_fd = conn->report_fd = -1;
-	if (pipe2(pipe_fds, O_CLOEXEC | O_NONBLOCK))
+	conn->news[0] = conn->news[1] = -1;
+	if (pipe2(conn->news, O_CLOEXEC | O_NONBLOCK))
 		return error_set(err, ERROR_INTERNAL, errno, "pipe");
-	conn->news_fd = pipe_fds[0];
-	conn->report_fd = pipe_fds[1];
 	if (!uri->host_count)
 		return error_set(err, ERROR_USAGE, 0, "zookeeper: there is no host: write "
 				 "zookeeper://HOST[:PORT][,HOST...][/ROOT]");
@@ -381,7 +378,7 @@ static int start_session(struct zk_conn *conn, int64_t longest_ms, struct error 
 	if (resolve_hosts(conn, err))
 		return -1;
 	reset_session(conn);
-	fcntl(conn->report_fd, F_SETFL, 0);
+	fcntl(conn->news[1], F_SETFL, 0);
 	conn->foreign = 0;
 	conn->foreign = list_connections(conn);
 	/* No log. */
@@ -409,7 +406,7 @@ static int start_session(struct zk_conn *conn, int64_t longest_ms, struct error 
 void zk_conn_close(struct zk_conn *conn)
 {
 	/* A thread must not wait for room here. What finds none is of no interest any more. */
-	fcntl(conn->report_fd, F_SETFL, O_NONBLOCK);
+	fcntl(conn->news[1], F_SETFL, O_NONBLOCK);
 	zk_conn_take_news(conn);
 	if (conn->handle)
 		zookeeper_close(conn->handle);
@@ -429,8 +426,8 @@ void zk_conn_finish(struct zk_conn *conn)
 	free(conn->user);
 	free(conn->tls);
 	free(conn->servers);
-	close(conn->news_fd);
-	close(conn->report_fd);
+	close(conn->news[0]);
+	close(conn->news[1]);
 }
 
 int64_t zk_conn_session(const struct zk_conn *conn)

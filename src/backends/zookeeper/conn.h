@@ -72,7 +72,7 @@ struct zk_conn {
 	char *user;			/* for messages, as label */
 	char *tls;			/* "ca,cert,key,"; NULL: none */
 	char label[URI_LOCATION_SIZE];
-	int news_fd, report_fd;		/* the pipe of the news */
+	int news[2];			/* the pipe: its end to read from, and to write to */
 
 	/* ---- used by the main thread alone, as all but zk_conn_report() */
 	zhandle_t *handle;

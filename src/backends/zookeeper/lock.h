@@ -145,10 +145,6 @@ void zk_own_clear(struct zk_own *own);
 /* Fill *grant for a hold that was proven by a request sent at own.sent_ms. */
 void zk_grant(struct zk_backend *zk, struct grant *grant);
 
-/* ---- hold.c ---- */
-backend_grant_fn zk_renew;
-backend_release_fn zk_release;
-
 /* ---- show.c ---- */
 backend_show_fn zk_show;
 backend_break_fn zk_break;
