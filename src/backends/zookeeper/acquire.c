@@ -202,23 +202,7 @@ static bool take_ends(struct zk_own *own)
 	return own->stale;
 }
 
-/* Take the replies to the requests for watches. Returns 1 to try again, 0, or -1 with *err. */
-static int take_watches(struct zk_backend *zk, struct zk_call *calls[static ZK_WATCHED],
-			struct error *err)
-{
-	struct zk_own *own = &zk->own;
-
-	for (int i = 0; i < ZK_WATCHED; i++) {
-		if (!calls[i] || calls[i]->rc == ZOK)
-			continue;
-		if (calls[i]->rc != ZNONODE)
-			return zk_call_error(&zk->conn, calls[i]->rc, "watch",
-					     own->watched[i].name, err);
-		own->watched[i].ended = true;
-	}
-	return take_ends(own);
-}
-
+/* Write that we wait, and set watches. Returns 1 to try again, 0, or -1 with *err. */
 static int watch_others(struct zk_backend *zk, const struct request *request, struct error *err)
 {
 	struct zk_own *own = &zk->own;
@@ -239,15 +223,19 @@ static int watch_others(struct zk_backend *zk, const struct request *request, st
 	result = zk_conn_wait(&zk->conn);
 	if (result)
 		result = report_failed(zk, result, "wait at", err);
-	else if (!set || !take_written(zk, set, ZK_WAITING, err))
-		result = take_watches(zk, calls, err);
-	else
-		result = -1;
-	if (result < 0) {
-		clear_watches(own);
-		own->stale = true;
+	else if (set)
+		result = take_written(zk, set, ZK_WAITING, err);
+	for (int i = 0; i < ZK_WATCHED && !result; i++) {
+		own->watched[i].ended |= calls[i] && calls[i]->rc == ZNONODE;
+		if (calls[i] && calls[i]->rc != ZOK && calls[i]->rc != ZNONODE)
+			result = zk_call_error(&zk->conn, calls[i]->rc, "watch",
+					       own->watched[i].name, err);
 	}
-	return result;
+	if (!result)
+		return take_ends(own);
+	clear_watches(own);
+	own->stale = true;
+	return -1;
 }
 
 /* ---- an entry that could hold, and does not ---- */
@@ -339,23 +327,6 @@ static uint64_t fence_of(const struct zk_call *before, const struct Stat *after)
 	return (uint64_t)after->pzxid;
 }
 
-/* Take the new entry. names: the reply to the zk_list() that followed. */
-static int take_entry(struct zk_backend *zk, uint64_t fence, struct zk_call *names,
-		      struct error *err)
-{
-	struct zk_own *own = &zk->own;
-
-	own->state = ZK_NEW;
-	own->version = 0;
-	own->watch = 0;
-	own->maybe = own->was_read = false;
-	if (read_queue(zk, names, err))
-		return -1;
-	/* An entry that was blocked when it was made is written before it holds. */
-	own->fence = own->blocked ? 0 : fence;
-	return 0;
-}
-
 static enum outcome report_ended(const struct zk_backend *zk, struct error *err)
 {
 	error_set(err, ERROR_UNAVAILABLE, 0, "%s: %.200s is created and removed again and again",
@@ -402,8 +373,17 @@ static int enqueue(struct zk_backend *zk, const struct request *request, struct 
 	rc = zk_call_wait(created);
 	if (rc == ZOK)
 		rc = names->rc;
-	return rc == ZOK ? take_entry(zk, fence_of(before, &names->stat), names, err)
-			 : take_refusal(zk, rc, err);
+	if (rc != ZOK)
+		return take_refusal(zk, rc, err);
+	own->state = ZK_NEW;
+	own->version = 0;
+	own->watch = 0;
+	own->maybe = own->was_read = false;
+	if (read_queue(zk, names, err))
+		return -1;
+	/* An entry that was blocked when it was made is written before it holds. */
+	own->fence = own->blocked ? 0 : fence_of(before, &names->stat);
+	return 0;
 }
 
 static int ensure_entry(struct zk_backend *zk, const struct request *request, struct error *err)

@@ -126,10 +126,11 @@ static const char *skip_prefix(const char *text, const char *prefix)
 	return strncmp(text, prefix, length) ? NULL : text + length;
 }
 
-const char *zk_entry_uuid(const struct zk_entry *entry)
+/* Find the uuid in the name of an entry or shadow. NULL: there is none. */
+static const char *find_uuid(const char *name)
 {
 	/* Curator calls such names protected. */
-	const char *uuid = skip_prefix(entry->name, "_c_");
+	const char *uuid = skip_prefix(name, "_c_");
 
 	return uuid && strlen(uuid) >= ZK_UUID_SIZE && uuid[ZK_UUID_SIZE - 1] == '-' ? uuid : NULL;
 }
@@ -137,13 +138,12 @@ const char *zk_entry_uuid(const struct zk_entry *entry)
 /* Read what dlock writes between the uuid and the mark: "dlock-", or "slots-S-". */
 static bool read_own(struct zk_entry *entry, const char *mark)
 {
-	const char *uuid = zk_entry_uuid(entry), *own;
+	const char *own = entry->uuid ? entry->uuid + ZK_UUID_SIZE : mark;
 	char again[32];
 	long slots;
 
-	if (!uuid || uuid + ZK_UUID_SIZE >= mark)
+	if (own >= mark)
 		return true;
-	own = uuid + ZK_UUID_SIZE;
 	entry->shadow = skip_prefix(own, "dlock-") == mark;
 	if (!skip_prefix(own, "slots-"))
 		return true;
@@ -158,7 +158,7 @@ static bool read_own(struct zk_entry *entry, const char *mark)
 
 bool zk_entry_parse(struct zk_entry *entry, const char *name)
 {
-	*entry = (struct zk_entry){ .name = name };
+	*entry = (struct zk_entry){ .name = name, .uuid = find_uuid(name) };
 	for (size_t i = 0; i < sizeof(marks) / sizeof(marks[0]); i++) {
 		const char *mark = find_last(name, marks[i].text);
 
@@ -172,9 +172,7 @@ bool zk_entry_parse(struct zk_entry *entry, const char *name)
 
 bool zk_entry_has_uuid(const struct zk_entry *entry, const char *uuid)
 {
-	const char *here = zk_entry_uuid(entry);
-
-	return here && !strncmp(here, uuid, ZK_UUID_SIZE - 1);
+	return entry->uuid && !strncmp(entry->uuid, uuid, ZK_UUID_SIZE - 1);
 }
 
 void zk_entry_name(enum hold_mode mode, int slots, const char *uuid, bool shadow,
@@ -194,7 +192,7 @@ void zk_entry_shadow(const struct zk_entry *entry, char name[static ZK_PREFIX_SI
 {
 	size_t length;
 
-	zk_entry_name(entry->mode, 0, zk_entry_uuid(entry), true, name);
+	zk_entry_name(entry->mode, 0, entry->uuid, true, name);
 	length = strlen(name);
 	snprintf(name + length, ZK_PREFIX_SIZE - length, "%010" PRId32,
 		 (int32_t)((uint32_t)entry->number + 1));

@@ -58,6 +58,7 @@ struct zk_call;
 
 struct zk_entry {
 	const char *name;	/* of the node */
+	const char *uuid;	/* in the name, not terminated; NULL: there is none */
 	int32_t number;
 	enum hold_mode mode;
 	int slots;		/* HOLD_SLOT */
@@ -68,9 +69,6 @@ struct zk_entry {
 
 /* Read the name of a node into *entry, which keeps the pointer. False: it is no entry. */
 bool zk_entry_parse(struct zk_entry *entry, const char *name);
-
-/* Find the uuid in the name of an entry or shadow. It is not terminated. NULL: there is none. */
-const char *zk_entry_uuid(const struct zk_entry *entry);
 
 /* Does the name have this uuid? */
 bool zk_entry_has_uuid(const struct zk_entry *entry, const char *uuid);

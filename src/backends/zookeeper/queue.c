@@ -96,7 +96,7 @@ void zk_queue_pair(const char *directory, const struct zk_entry *entry, struct z
 
 	zk_node_path(directory, entry->name, pair->node);
 	pair->shadow[0] = '\0';
-	if (!zk_entry_uuid(entry))
+	if (!entry->uuid)
 		return;
 	zk_entry_shadow(entry, name);
 	zk_node_path(directory, name, pair->shadow);

@@ -43,31 +43,22 @@ static int read_lock(struct zk_backend *zk, const char *name, struct zk_queue *q
 
 /* ---- rows ---- */
 
-/* Describe another program's entry by its data and stat. */
-static void describe_foreign(const struct zk_entry *entry, const struct zk_call *data,
-			     char text[static HOLDER_TEXT_SIZE])
+/* Another program's entry is described by its data and stat. */
+static struct row *add_text(struct rows *rows, const struct zk_entry *entry,
+			    const struct zk_call *data, enum zk_state state)
 {
-	const char *maker = !entry->name[0] ? "dlock" : zk_entry_uuid(entry) ? "Curator" : "kazoo";
+	const char *maker = !entry->name[0] ? "dlock" : entry->uuid ? "Curator" : "kazoo";
 	struct holder holder = { .pid = 0 };
+	char text[HOLDER_TEXT_SIZE];
 
+	if (state != ZK_FOREIGN)
+		return rows_add(rows, data->text, data->length);
 	/* Curator stores its host's address by default, and kazoo a name of the user's choice. */
 	if (data->length)
 		text_clean(data->text, data->length, holder.host, sizeof(holder.host));
 	snprintf(holder.command, sizeof(holder.command), "%s, session 0x%llx",
 		 maker, (unsigned long long)data->stat.ephemeralOwner);
 	holder_encode(&holder, text);
-}
-
-static struct row *add_text(struct rows *rows, const struct zk_entry *entry, enum zk_state state)
-{
-	const struct zk_call *data = entry->data;
-	char text[HOLDER_TEXT_SIZE];
-
-	if (!data)
-		return rows_add(rows, "", 0);
-	if (state != ZK_FOREIGN)
-		return rows_add(rows, data->text, data->length);
-	describe_foreign(entry, data, text);
 	return rows_add(rows, text, strlen(text));
 }
 
@@ -82,28 +73,26 @@ static int64_t age_of(int64_t since_ms)
 static void add_row(struct rows *rows, const struct zk_entry *entry, const char *uuid,
 		    bool unblocked)
 {
-	static const struct Stat no_stat;
-	const struct zk_call *data = entry->data;
-	const struct Stat *stat = data ? &data->stat : &no_stat;
-	const char *own = zk_entry_uuid(entry);
-	struct zk_record record = { .state = ZK_WAITING };
+	static char waiting[] = "state=waiting&taken=0&";
+	static const struct zk_call not_read = { .text = waiting };
+	const struct zk_call *data = entry->data ? entry->data : &not_read;
+	struct zk_record record;
 	struct row *row;
 
-	if (data)
-		zk_record_read(&record, data->text, uuid);
-	row = add_text(rows, entry, record.state);
+	zk_record_read(&record, data->text, uuid);
+	row = add_text(rows, entry, data, record.state);
 	row->mine = record.mine || zk_entry_has_uuid(entry, uuid);
 	row->holds = unblocked && record.state != ZK_WAITING;
 	row->mode = entry->mode;
 	row->slots = entry->slots;
-	row->age_ms = age_of(row->holds && record.taken_ms ? record.taken_ms : stat->ctime);
-	row->fence = row->holds ? (uint64_t)stat->czxid : 0;
+	row->age_ms = age_of(row->holds && record.taken_ms ? record.taken_ms : data->stat.ctime);
+	row->fence = row->holds ? (uint64_t)data->stat.czxid : 0;
 	if (row->fence > rows->fence)
 		rows->fence = row->fence;
-	if (own)
-		snprintf(row->id, sizeof(row->id), "%.*s", ZK_UUID_SIZE - 1, own);
-	else if (data)
-		snprintf(row->id, sizeof(row->id), "%" PRIx64, (uint64_t)stat->czxid);
+	if (entry->uuid)
+		snprintf(row->id, sizeof(row->id), "%.*s", ZK_UUID_SIZE - 1, entry->uuid);
+	else if (data->stat.czxid)
+		snprintf(row->id, sizeof(row->id), "%" PRIx64, (uint64_t)data->stat.czxid);
 }
 
 /*
@@ -164,17 +153,14 @@ static int show_names(struct zk_backend *zk, struct rows *rows, struct error *er
 	struct zk_call *root, **calls;
 	const char *component;
 	char path[ZK_PATH_SIZE];
+	struct zk_queue queue;
 	int failed;
 
-	if (zk_conn_open(&zk->conn, ZK_ASKING_MS, err))
+	/* The root is read as a queue is, though its names are those of locks. */
+	if (zk_conn_open(&zk->conn, ZK_ASKING_MS, err) ||
+	    zk_queue_fetch(&zk->conn, zk->root, &queue, err))
 		return -1;
-	zk_sync(&zk->conn, zk->root);
-	root = zk_list(&zk->conn, zk->root, 0);
-	failed = zk_call_wait(root);
-	if (failed == ZNONODE)
-		return 0;
-	if (failed)
-		return zk_call_error(&zk->conn, failed, "list", zk->root, err);
+	root = queue.names;
 	calls = zk_conn_memory(&zk->conn, root->count, sizeof(struct zk_call *));
 	component = root->text;
 	for (size_t i = 0; i < root->count; i++, component += strlen(component) + 1) {
