@@ -27,7 +27,8 @@ static void test_connected_at_close(void)
 
 static void add_contact(struct zk_conn *conn, int64_t sent_ms)
 {
-	conn->contacts[++conn->contact_count % ZK_CONTACTS] = sent_ms;
+	memmove(&conn->contacts[1], conn->contacts, (ZK_CONTACTS - 1) * sizeof(sent_ms));
+	conn->contacts[0] = sent_ms;
 }
 
 /* A hold is renewed after a third of its lease, with another contact halfway: see zk_renew(). */

@@ -64,7 +64,7 @@ static int report_gone(struct zk_backend *zk, struct error *err)
 	error_set(err, ERROR_UNAVAILABLE, 0, "%s: its entry in the queue was removed, because it "
 		  "did not respond when its turn came: back in the queue, at its end",
 		  zk->conn.label);
-	/* A waiter reports it before it tries again: see acquire_lock() in backend.c. */
+	/* A waiter reports it before it tries again: see zk_acquire(). */
 	if (zk->own.state == ZK_WAITING)
 		err->errnum = ESTALE;
 	/* This also removes the shadow, if only the entry was removed. */
@@ -84,7 +84,8 @@ static int report_failed(struct zk_backend *zk, int rc, const char *what, struct
 	return -1;
 }
 
-void zk_own_delete(struct zk_backend *zk)
+/* Delete our entry, and keep the session for the show() that follows. */
+static void delete_own(struct zk_backend *zk)
 {
 	if (zk_call_wait(zk_delete_pair(&zk->conn, &zk->own.at, -1)) != ZOK)
 		zk_conn_close(&zk->conn);
@@ -483,8 +484,9 @@ static enum outcome begin_hold(struct zk_backend *zk, struct grant *grant)
 	return OUTCOME_HELD;
 }
 
-enum outcome zk_queue_try(struct zk_backend *zk, const struct request *request,
-			  struct grant *grant, struct error *err)
+/* ESTALE: to be reported before another try. */
+static enum outcome try_queue(struct zk_backend *zk, const struct request *request,
+			      struct grant *grant, struct error *err)
 {
 	struct zk_own *own = &zk->own;
 	int result;
@@ -561,8 +563,8 @@ static enum outcome take_replies(struct zk_backend *zk, int rc, const struct zk_
 	return OUTCOME_BUSY;
 }
 
-enum outcome zk_node_try(struct zk_backend *zk, const struct request *request,
-			 struct grant *grant, struct error *err)
+static enum outcome try_node(struct zk_backend *zk, const struct request *request,
+			     struct grant *grant, struct error *err)
 {
 	struct zk_own *own = &zk->own;
 	struct zk_call *created, *data;
@@ -582,6 +584,35 @@ enum outcome zk_node_try(struct zk_backend *zk, const struct request *request,
 	outcome = take_replies(zk, zk_call_wait(created), data, grant, err);
 	if (outcome != OUTCOME_ERROR || err->kind != ERROR_UNAVAILABLE)
 		own->maybe = false;
+	return outcome;
+}
+
+/* ---- both strategies ---- */
+
+enum outcome zk_acquire(struct backend *backend, const struct request *request, struct grant *grant,
+			struct error *err)
+{
+	struct zk_backend *zk = zk_from_backend(backend);
+	enum outcome outcome;
+
+	zk_conn_begin(&zk->conn, backend->connect_timeout_ms);
+	do {
+		zk_directory(zk, request->name, zk->own.directory);
+		zk_uuid(request->token, zk->own.uuid);
+		outcome = zk->one_node ? try_node(zk, request, grant, err)
+				       : try_queue(zk, request, grant, err);
+	} while (outcome == OUTCOME_ERROR && err->errnum != ESTALE &&
+		 zk_conn_again(&zk->conn, err));
+	/* The session has expired, and our entry with it: the next try makes another one. */
+	if (outcome == OUTCOME_ERROR && err->errnum == ESTALE)
+		zk_own_leave(zk);
+	/* Leave no entry without request->queue, or after a usage error. */
+	zk->done = outcome == OUTCOME_BUSY && !request->queue;
+	if (zk->done && !zk->one_node)
+		delete_own(zk);
+	else if (outcome == OUTCOME_ERROR && err->kind == ERROR_USAGE)
+		zk_own_leave(zk);
+	zk_conn_free(&zk->conn);
 	return outcome;
 }
 

@@ -132,33 +132,6 @@ static int connect_session(struct backend *backend, const struct request *reques
 	return failed;
 }
 
-static enum outcome acquire_lock(struct backend *backend, const struct request *request,
-				 struct grant *grant, struct error *err)
-{
-	struct zk_backend *zk = zk_from_backend(backend);
-	enum outcome outcome;
-
-	zk_conn_begin(&zk->conn, backend->connect_timeout_ms);
-	do {
-		zk_directory(zk, request->name, zk->own.directory);
-		zk_uuid(request->token, zk->own.uuid);
-		outcome = zk->one_node ? zk_node_try(zk, request, grant, err)
-				       : zk_queue_try(zk, request, grant, err);
-	} while (outcome == OUTCOME_ERROR && err->errnum != ESTALE &&
-		 zk_conn_again(&zk->conn, err));
-	/* The session has expired, and our entry with it: the next try makes another one. */
-	if (outcome == OUTCOME_ERROR && err->errnum == ESTALE)
-		zk_own_leave(zk);
-	/* Leave no entry without request->queue, or after a usage error. */
-	zk->done = outcome == OUTCOME_BUSY && !request->queue;
-	if (zk->done && !zk->one_node)
-		zk_own_delete(zk);
-	else if (outcome == OUTCOME_ERROR && err->kind == ERROR_USAGE)
-		zk_own_leave(zk);
-	zk_conn_free(&zk->conn);
-	return outcome;
-}
-
 /* ---- renewing and releasing, by proof ---- */
 
 static enum outcome report_lost(const struct zk_backend *zk, const char *what, struct error *err)
@@ -325,7 +298,7 @@ static const struct backend_ops zookeeper_ops = {
 	.open = open_backend,
 	.close = close_backend,
 	.connect = connect_session,
-	.acquire = acquire_lock,
+	.acquire = zk_acquire,
 	.fd = get_fd,
 	.event = zk_event,
 	.renew = renew_hold,

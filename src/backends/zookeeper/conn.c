@@ -86,11 +86,6 @@ static void on_session(zhandle_t *handle, int type, int state, const char *path,
 		zk_conn_report(context, (struct zk_news){ .state = state });
 }
 
-static int64_t *find_last_contact(struct zk_conn *conn)
-{
-	return &conn->contacts[conn->contact_count % ZK_CONTACTS];
-}
-
 static void take_state(struct zk_conn *conn, int state)
 {
 	conn->state = state;
@@ -100,18 +95,18 @@ static void take_state(struct zk_conn *conn, int state)
 	 */
 	if (state != ZOO_CONNECTED_STATE)
 		conn->eventful = true;
-	else if (*find_last_contact(conn) > conn->started_ms)
-		conn->started_ms = *find_last_contact(conn);
+	else if (conn->contacts[0] > conn->started_ms)
+		conn->started_ms = conn->contacts[0];
 }
 
 /* A request that was sent at sent_ms was answered over this connection. */
 static void record_contact(struct zk_conn *conn, int64_t sent_ms)
 {
 	/* A contact so soon after the last one would make no difference. */
-	if (sent_ms - *find_last_contact(conn) < conn->ttl_ms / ZK_CONTACTS)
+	if (sent_ms - conn->contacts[0] < conn->ttl_ms / ZK_CONTACTS)
 		return;
-	conn->contact_count++;
-	*find_last_contact(conn) = sent_ms;
+	memmove(&conn->contacts[1], conn->contacts, (ZK_CONTACTS - 1) * sizeof(sent_ms));
+	conn->contacts[0] = sent_ms;
 }
 
 /* The main thread takes the answer of a call. */
@@ -760,12 +755,11 @@ struct zk_call *zk_create_pair(struct zk_conn *conn, const struct zk_pair *pair,
 			       const char *text)
 {
 	struct zk_call *call = make_call(conn);
-	const char *const paths[] = { pair->node, pair->shadow };
-	const char *const texts[] = { text, "" };
 
-	for (int i = 0; i < 2; i++)
-		zoo_create_op_init(&call->ops[i], paths[i], texts[i], (int)strlen(texts[i]),
-				   choose_acl(conn), ZOO_EPHEMERAL_SEQUENTIAL, NULL, 0);
+	zoo_create_op_init(&call->ops[0], pair->node, text, (int)strlen(text), choose_acl(conn),
+			   ZOO_EPHEMERAL_SEQUENTIAL, NULL, 0);
+	zoo_create_op_init(&call->ops[1], pair->shadow, "", 0, choose_acl(conn),
+			   ZOO_EPHEMERAL_SEQUENTIAL, NULL, 0);
 	return send_pair(call, pair);
 }
 

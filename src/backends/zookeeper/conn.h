@@ -83,8 +83,8 @@ struct zk_conn {
 	int64_t ttl_ms;			/* granted */
 	int64_t deadline_ms;		/* of the operation under way */
 	struct error why;		/* zk_conn_wait() has failed */
-	int64_t contacts[ZK_CONTACTS];	/* a ring: CLOCK_BOOTTIME when answered requests left */
-	unsigned contact_count;		/* the last one is at this number */
+	int64_t contacts
+		[ZK_CONTACTS]; /* CLOCK_BOOTTIME when answered requests left; the last first */
 	int64_t started_ms;		/* before this connection was made */
 	int64_t refused_ms;		/* since when servers refuse our session; 0: they do not */
 	int pending;			/* number of calls without an answer */

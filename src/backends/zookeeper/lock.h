@@ -128,16 +128,10 @@ int zk_queue_delete(struct zk_conn *conn, const char *directory, const struct zk
 		    int32_t version);
 
 /* ---- acquire.c ---- */
-/* Try once, with own.directory and own.uuid set. ESTALE: to be reported before another try. */
-enum outcome zk_queue_try(struct zk_backend *zk, const struct request *request,
-			  struct grant *grant, struct error *err);
-enum outcome zk_node_try(struct zk_backend *zk, const struct request *request,
-			 struct grant *grant, struct error *err);
+backend_grant_fn zk_acquire;
 int64_t zk_event(struct backend *backend);
 /* A watch has fired. */
 void zk_watch_fired(struct zk_conn *conn, uint32_t watch);
-/* Delete our entry, and keep the session for the show() that follows. */
-void zk_own_delete(struct zk_backend *zk);
 /* End the session, and so all its nodes. */
 void zk_own_leave(struct zk_backend *zk);
 /* Clear our entry after the session has expired. */
