@@ -242,21 +242,9 @@ static int watch_others(struct zk_backend *zk, const struct request *request, st
 /* ---- an entry that could hold, and does not ---- */
 
 /*
- * Evict the suspect if its data has not changed. It still can hold, because no entry is ever added
- * before it. Returns 1, or -1 and sets *err.
+ * Read the suspect, and evict it if it is late and its data does not change meanwhile. It still can
+ * hold then, because no entry is ever added before it. Returns 1 to try again, 0, or -1 with *err.
  */
-static int evict_suspect(struct zk_backend *zk, const struct zk_entry *entry, int32_t version,
-			 struct error *err)
-{
-	const int rc = zk_queue_delete(&zk->conn, zk->own.directory, entry, version);
-
-	if (rc != ZBADVERSION && !zk_call_counts(rc))
-		return zk_call_error(&zk->conn, rc, "remove", entry->name, err);
-	/* If its ACL forbids the removal, wait for its session to end. */
-	zk->own.watched[ZK_SUSPECT].holds = rc == ZNOAUTH;
-	return 1;
-}
-
 static int check_suspect(struct zk_backend *zk, struct error *err)
 {
 	struct zk_own *own = &zk->own;
@@ -285,10 +273,16 @@ static int check_suspect(struct zk_backend *zk, struct error *err)
 	suspect->holds |= record.state != ZK_WAITING &&
 			  (record.state != ZK_NEW ||
 			   zk_number_compare(entry.number, own->last_free) <= 0);
-	if (!suspect->holds && clock_boot_ms() - suspect->since_ms >= HOLD_LATE_MS)
-		return evict_suspect(zk, &entry, data->stat.version, err);
-	schedule_check(zk);
-	return 0;
+	if (suspect->holds || clock_boot_ms() - suspect->since_ms < HOLD_LATE_MS) {
+		schedule_check(zk);
+		return 0;
+	}
+	rc = zk_queue_delete(&zk->conn, own->directory, &entry, data->stat.version);
+	if (rc != ZBADVERSION && !zk_call_counts(rc))
+		return zk_call_error(&zk->conn, rc, "remove", entry.name, err);
+	/* If its ACL forbids the removal, wait for its session to end. */
+	suspect->holds = rc == ZNOAUTH;
+	return 1;
 }
 
 /* ---- getting an entry ---- */

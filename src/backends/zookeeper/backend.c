@@ -39,7 +39,7 @@
  *
  * tests/model/line.pml is the model of this queue. In acquire.c, its try() is ensure_entry() and
  * send_try(), its take() is the write of "held" in send_try(), and its leave() of a late one is the
- * delete in evict_suspect(). Its release() is the delete in release_own(), and its send() are the server's
+ * delete in check_suspect(). Its release() is the delete in release_own(), and its send() are the server's
  * watches.
  */
 #include <errno.h>

@@ -155,7 +155,7 @@ int zk_conn_fd(struct zk_conn *conn)
 	return conn->news[0];
 }
 
-/* ---- what is wrong ---- */
+/* ---- why there is no session ---- */
 
 int zk_conn_ask(const struct zk_conn *conn, const struct uri_host *host, char *answer, size_t size,
 		int64_t deadline_ms, struct error *err)
@@ -185,11 +185,37 @@ int zk_conn_ask(const struct zk_conn *conn, const struct uri_host *host, char *a
 	return failed;
 }
 
+/* Report a session that has ended. Returns -1. */
+static int no_session(struct zk_conn *conn, int state, struct error *err)
+{
+	const bool expired = state == ZOO_EXPIRED_SESSION_STATE;
+
+	error_set(err, expired ? ERROR_UNAVAILABLE : ERROR_REFUSED, 0, "%s: %s", conn->label,
+		  expired ? "the session has expired" : "authentication failed (AuthFailed)");
+	if (expired)
+		err->errnum = ESTALE;
+	return -1;
+}
+
 /*
- * Find out what is wrong with the servers, until deadline_ms at most. Returns 1 if one of them
- * serves, 0 if one may serve after an election, or -1. For 0 and -1, *err names a server and why.
+ * A server serves. Returns 0, or -1 and sets *err. A server that has lost its data serves others and
+ * refuses us, without an answer that our session is unknown. When it has done so for the session's
+ * time, the session has expired.
  */
-static int ask_servers(const struct zk_conn *conn, int64_t deadline_ms, struct error *err)
+static int note_refusal(struct zk_conn *conn, struct error *err)
+{
+	if (!conn->refused_ms)
+		conn->refused_ms = clock_boot_ms();
+	if (!conn->had_session || clock_boot_ms() - conn->refused_ms < conn->ttl_ms)
+		return 0;
+	return no_session(conn, ZOO_EXPIRED_SESSION_STATE, err);
+}
+
+/*
+ * Is there a server that serves, or may serve after an election? Asks until deadline_ms at most.
+ * Returns 0, or -1, and then *err names a server and what is wrong with it.
+ */
+static int check_servers(struct zk_conn *conn, int64_t deadline_ms, struct error *err)
 {
 	char answer[256], label[URI_HOST_SIZE];
 	bool any = false, no_quorum;
@@ -211,7 +237,7 @@ static int ask_servers(const struct zk_conn *conn, int64_t deadline_ms, struct e
 			error_set(&why, ERROR_UNAVAILABLE, 0, "zookeeper %s: the server does not "
 				  "serve: it has no quorum", label);
 		else if (conn->tls || strstr(answer, "Mode:") || strstr(answer, "whitelist"))
-			return 1;
+			return note_refusal(conn, err);
 		else
 			error_set(&why, ERROR_UNAVAILABLE, 0, "zookeeper %s: answers, but not as a "
 				  "ZooKeeper server", label);
@@ -222,6 +248,7 @@ static int ask_servers(const struct zk_conn *conn, int64_t deadline_ms, struct e
 			return -1;
 		any |= no_quorum;
 	}
+	conn->refused_ms = 0;
 	return any && clock_boot_ms() < deadline_ms - ELECTION_MS ? 0 : -1;
 }
 
@@ -428,38 +455,6 @@ void zk_conn_finish(struct zk_conn *conn)
 int64_t zk_conn_session(const struct zk_conn *conn)
 {
 	return conn->handle ? zoo_client_id(conn->handle)->client_id : 0;
-}
-
-/* Report a session that has ended. Returns -1. */
-static int no_session(struct zk_conn *conn, int state, struct error *err)
-{
-	const bool expired = state == ZOO_EXPIRED_SESSION_STATE;
-
-	error_set(err, expired ? ERROR_UNAVAILABLE : ERROR_REFUSED, 0, "%s: %s", conn->label,
-		  expired ? "the session has expired" : "authentication failed (AuthFailed)");
-	if (expired)
-		err->errnum = ESTALE;
-	return -1;
-}
-
-/*
- * Is there a server worth waiting for? Returns 0, or -1 and sets *err. A server that has lost its
- * data serves others and refuses us, without an answer that our session is unknown. When it has
- * done so for the session's time, the session has expired.
- */
-static int check_servers(struct zk_conn *conn, int64_t deadline_ms, struct error *err)
-{
-	const int found = ask_servers(conn, deadline_ms, err);
-
-	if (found <= 0 || !conn->had_session) {
-		conn->refused_ms = 0;
-		return found < 0 ? -1 : 0;
-	}
-	if (!conn->refused_ms)
-		conn->refused_ms = clock_boot_ms();
-	if (clock_boot_ms() - conn->refused_ms < conn->ttl_ms)
-		return 0;
-	return no_session(conn, ZOO_EXPIRED_SESSION_STATE, err);
 }
 
 /*
