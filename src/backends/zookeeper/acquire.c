@@ -314,10 +314,10 @@ static int find_entry(struct zk_backend *zk, struct error *err)
  * It is the directory's pzxid, if cversion shows that nothing else was added or removed. 0: not
  * known.
  */
-static uint64_t fence_of(const struct zk_call *before, const struct Stat *after)
+static uint64_t fence_of(const struct Stat *before, const struct Stat *after)
 {
-	if (before->rc != ZOK || before->stat.czxid != after->czxid ||
-	    (uint32_t)after->cversion - (uint32_t)before->stat.cversion != 2)
+	if (before->czxid != after->czxid ||
+	    (uint32_t)after->cversion - (uint32_t)before->cversion != 2)
 		return 0;
 	return (uint64_t)after->pzxid;
 }
@@ -377,7 +377,7 @@ static int enqueue(struct zk_backend *zk, const struct request *request, struct 
 	if (read_queue(zk, names, err))
 		return -1;
 	/* An entry that was blocked when it was made is written before it holds. */
-	own->fence = own->blocked ? 0 : fence_of(before, &names->stat);
+	own->fence = own->blocked ? 0 : fence_of(&before->stat, &names->stat);
 	return 0;
 }
 

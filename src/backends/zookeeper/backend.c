@@ -33,14 +33,14 @@
  * version that waits. The server accepts either that or the waiter's own write, never both.
  *
  * The suspect is the last entry before a waiter's own that could hold. Near the head, a waiter also
- * watches the end of the suspect, and then reads the queue again, to learn of the next one. All else
- * is found by a check each HOLD_RETRY_MS, and less often far behind. A slot watches the directory
- * instead once any end may let it in.
+ * watches the end of the suspect, and then reads the queue again, to learn of the next one. All
+ * else is found by a check each HOLD_RETRY_MS, and less often far behind. A slot watches the
+ * directory instead once any end may let it in.
  *
  * tests/model/line.pml is the model of this queue. In acquire.c, its try() is ensure_entry() and
  * send_try(), its take() is the write of "held" in send_try(), and its leave() of a late one is the
- * delete in check_suspect(). Its release() is the delete in release_own(), and its send() are the server's
- * watches.
+ * delete in check_suspect(). Its release() is the delete in release_own(), and its send() are the
+ * server's watches.
  */
 #include <errno.h>
 #include <poll.h>

@@ -188,26 +188,19 @@ int zk_check(struct backend *backend, struct findings *findings, struct error *e
 
 /* ---- the root, and directories in it ---- */
 
-/* Make a node, and before it all that is missing above it. Returns ZOK also for one that exists. */
-static int make_node(struct zk_conn *conn, const char *path, int mode)
+int zk_make_directory(struct zk_backend *zk, const char *path, int mode, struct error *err)
 {
 	char above[ZK_PATH_SIZE];
-	int rc = zk_call_wait(zk_create(conn, path, "", mode));
+	int rc = zk_call_wait(zk_create(&zk->conn, path, "", mode));
 
 	snprintf(above, sizeof(above), "%.*s", (int)(strrchr(path, '/') - path), path);
 	if (rc == ZNONODE && above[0]) {
-		rc = make_node(conn, above, ZOO_PERSISTENT);
-		if (rc == ZOK)
-			rc = zk_call_wait(zk_create(conn, path, "", mode));
+		if (zk_make_directory(zk, above, ZOO_PERSISTENT, err))
+			return -1;
+		rc = zk_call_wait(zk_create(&zk->conn, path, "", mode));
 	}
-	return rc == ZNODEEXISTS ? ZOK : rc;
-}
-
-int zk_make_directory(struct zk_backend *zk, const char *path, int mode, struct error *err)
-{
-	const int rc = make_node(&zk->conn, path, mode);
-
-	return rc == ZOK ? 0 : zk_call_error(&zk->conn, rc, "create", path, err);
+	return rc == ZOK || rc == ZNODEEXISTS ? 0
+					      : zk_call_error(&zk->conn, rc, "create", path, err);
 }
 
 /* Write commands for ZooKeeper's own client that make the root and all above it. */

@@ -25,8 +25,8 @@
 #include "lock/uri.h"
 
 /*
- * The library pauses between two rounds of all servers. If it has no connection after this time, they
- * have refused one.
+ * The library pauses between two rounds of all servers. If it has no connection after this time,
+ * they have refused one.
  */
 #define LOOK_MS 100
 /* Try the next server if one has not opened the session after this. */
@@ -73,7 +73,7 @@ void zk_conn_free(struct zk_conn *conn)
 
 void zk_conn_report(struct zk_conn *conn, struct zk_news news)
 {
-	/* The kernel keeps a write of this size whole. It waits for room, but in zk_conn_close(). */
+	/* The kernel keeps a write of this size whole. It waits for room. */
 	while (write(conn->news[1], &news, sizeof(news)) < 0 && errno == EINTR)
 		;
 }
@@ -198,9 +198,9 @@ static int no_session(struct zk_conn *conn, int state, struct error *err)
 }
 
 /*
- * A server serves. Returns 0, or -1 and sets *err. A server that has lost its data serves others and
- * refuses us, without an answer that our session is unknown. When it has done so for the session's
- * time, the session has expired.
+ * A server serves. Returns 0, or -1 and sets *err. A server that has lost its data serves others
+ * and refuses us, without an answer that our session is unknown. When it has done so for the
+ * session's time, the session has expired.
  */
 static int note_refusal(struct zk_conn *conn, struct error *err)
 {
@@ -412,8 +412,8 @@ static int start_session(struct zk_conn *conn, int64_t longest_ms, struct error 
 	sigfillset(&all);
 	pthread_sigmask(SIG_SETMASK, &all, &before);
 	if (conn->tls)
-		conn->handle = zookeeper_init_ssl(conn->servers, conn->tls, on_session, ttl_ms, NULL,
-						  conn, 0);
+		conn->handle = zookeeper_init_ssl(conn->servers, conn->tls, on_session, ttl_ms,
+						  NULL, conn, 0);
 	else
 		conn->handle = zookeeper_init(conn->servers, on_session, ttl_ms, NULL, conn, 0);
 	pthread_sigmask(SIG_SETMASK, &before, NULL);

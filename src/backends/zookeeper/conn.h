@@ -44,6 +44,7 @@ struct zk_call {
 	struct zk_conn *conn;
 	int rc;			/* ZOK, ZNONODE ..., or ZK_UNANSWERED */
 	int64_t sent_ms;	/* CLOCK_BOOTTIME */
+	/* Zero if rc is not ZOK, but text may also be "": */
 	struct Stat stat;
 	char *text;		/* data of the node; names, each with a NUL */
 	size_t length;		/* of the data */
@@ -83,8 +84,7 @@ struct zk_conn {
 	int64_t ttl_ms;			/* granted */
 	int64_t deadline_ms;		/* of the operation under way */
 	struct error why;		/* zk_conn_wait() has failed */
-	int64_t contacts
-		[ZK_CONTACTS]; /* CLOCK_BOOTTIME when answered requests left; the last first */
+	int64_t contacts[ZK_CONTACTS]; /* when answered requests left, the last one first */
 	int64_t started_ms;		/* before this connection was made */
 	int64_t refused_ms;		/* since when servers refuse our session; 0: they do not */
 	int pending;			/* number of calls without an answer */

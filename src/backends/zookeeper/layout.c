@@ -27,16 +27,9 @@ static bool is_refused(const unsigned char *c, size_t length)
 	return (code >= 0xe000 && code <= 0xf8ff) || code >= 0xfff0;
 }
 
-static char *put_escaped(char *out, const char *bytes, size_t length)
-{
-	for (size_t i = 0; i < length; i++)
-		out += sprintf(out, "%%%02X", (unsigned char)bytes[i]);
-	return out;
-}
-
 void zk_path_encode(const char *name, char component[static ZK_COMPONENT_SIZE])
 {
-	bool dots = !strcmp(name, ".") || !strcmp(name, "..");
+	bool dots = !strcmp(name, ".") || !strcmp(name, ".."), escape;
 	size_t left = strlen(name), length;
 	char *out = component;
 
@@ -44,13 +37,10 @@ void zk_path_encode(const char *name, char component[static ZK_COMPONENT_SIZE])
 		length = text_char(name, left, NULL);
 		if (!length)
 			length = 1;	/* no valid UTF-8: bytes stand for themselves */
-		if (*name == '/' || *name == '%' || dots ||
-		    is_refused((const unsigned char *)name, length)) {
-			out = put_escaped(out, name, length);
-		} else {
-			memcpy(out, name, length);
-			out += length;
-		}
+		escape = *name == '/' || *name == '%' || dots ||
+			 is_refused((const unsigned char *)name, length);
+		for (size_t i = 0; i < length; i++)
+			out += sprintf(out, escape ? "%%%02X" : "%c", (unsigned char)name[i]);
 	}
 	*out = '\0';
 }

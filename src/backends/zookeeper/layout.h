@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What is stored: the names of directories and of the entries in them, the order of the entries, and
- * the data of nodes. No I/O.
+ * What is stored: the names of directories and of the entries in them, the order of the entries,
+ * and the data of nodes. No I/O.
  *
  *	_c_UUID-lock-N			exclusive: Curator's InterProcessMutex, and dlock
  *	_c_UUID-__READ__N		shared: Curator's read lock, and dlock

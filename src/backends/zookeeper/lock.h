@@ -58,7 +58,7 @@ struct zk_own {
 	bool any;			/* it watches the directory instead */
 	uint32_t directory_watch;	/* 0: none */
 	bool stale;			/* the queue has to be read again */
-	bool turn;			/* because the nearest entry has ended, so we claim the lock */
+	bool turn; /* the nearest entry has ended: claim the lock, too */
 	int64_t check_ms;		/* CLOCK_BOOTTIME: check the suspect */
 };
 

@@ -42,26 +42,19 @@ int zk_queue_read_nodes(struct zk_conn *conn, struct zk_queue *queue, ptrdiff_t 
 	return 0;
 }
 
-static void parse_names(struct zk_conn *conn, struct zk_queue *queue)
-{
-	const char *name = queue->names->text;
-	const size_t count = queue->names->count;
-	struct zk_entry entry;
-
-	queue->entries = zk_conn_memory(conn, count, sizeof(*queue->entries));
-	for (size_t i = 0; i < count; i++, name += strlen(name) + 1)
-		if (zk_entry_parse(&entry, name) && !entry.shadow)
-			queue->entries[queue->count++] = entry;
-}
-
 int zk_queue_read(struct zk_conn *conn, const char *directory, struct zk_call *names,
 		  struct zk_queue *queue, struct error *err)
 {
+	const char *name = names->text;
+	struct zk_entry entry;
+
 	*queue = (struct zk_queue){ .directory = directory, .names = names };
-	if (names->rc == ZOK)
-		parse_names(conn, queue);
-	else if (names->rc != ZNONODE)
+	if (names->rc != ZOK && names->rc != ZNONODE)
 		return zk_call_error(conn, names->rc, "list", directory, err);
+	queue->entries = zk_conn_memory(conn, names->count, sizeof(*queue->entries));
+	for (size_t i = 0; i < names->count; i++, name += strlen(name) + 1)
+		if (zk_entry_parse(&entry, name) && !entry.shadow)
+			queue->entries[queue->count++] = entry;
 	if (!zk_entries_sort(queue->entries, (size_t)queue->count))
 		return 0;
 	/* Several nodes have one number: find out which was made first. */

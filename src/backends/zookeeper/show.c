@@ -26,7 +26,7 @@ static int read_lock(struct zk_backend *zk, const char *name, struct zk_queue *q
 	if (zk_queue_fetch(&zk->conn, directory, queue, err))
 		return -1;
 	/* Another process uses strategy node: the directory itself is the only entry. */
-	if (queue->names->rc == ZOK && queue->names->stat.ephemeralOwner) {
+	if (queue->names->stat.ephemeralOwner) {
 		queue->entries = zk_conn_memory(&zk->conn, 1, sizeof(*queue->entries));
 		queue->entries[0] = (struct zk_entry){ .name = "" };
 		queue->count = 1;
@@ -101,12 +101,12 @@ static void add_row(struct rows *rows, const struct zk_entry *entry, const char 
  */
 static bool scan_names(const struct zk_call *names, const char *where, struct name_list *ignored)
 {
-	bool any = names->rc == ZOK && names->stat.ephemeralOwner;
+	bool any = names->stat.ephemeralOwner;
 	const char *name = names->text;
 	struct zk_entry entry;
 	char *text;
 
-	for (size_t i = 0; names->rc == ZOK && i < names->count; i++, name += strlen(name) + 1) {
+	for (size_t i = 0; i < names->count; i++, name += strlen(name) + 1) {
 		if (zk_entry_parse(&entry, name)) {
 			any |= !entry.shadow;
 			continue;
