@@ -91,10 +91,8 @@ static int read_strategy(struct zk_backend *zk, const struct uri *uri, struct er
 {
 	const char *strategy = uri_param(uri, "strategy");
 
-	if (!strategy || !strcmp(strategy, "queue"))
-		return 0;
-	zk->one_node = !strcmp(strategy, "node");
-	if (zk->one_node)
+	zk->one_node = strategy && !strcmp(strategy, "node");
+	if (!strategy || zk->one_node || !strcmp(strategy, "queue"))
 		return 0;
 	return error_set(err, ERROR_USAGE, 0,
 			 "zookeeper: strategy '%.60s' is not known: queue, node", strategy);

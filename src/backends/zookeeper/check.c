@@ -177,9 +177,7 @@ int zk_check(struct backend *backend, struct findings *findings, struct error *e
 		return -1;
 	zk_conn_begin(&zk->conn, zk->base.connect_timeout_ms);
 	if (findings_add_round_trip(findings, backend, ping_leader, ", through the leader", err) ||
-	    check_acl(zk, findings, err))
-		return -1;
-	if (check_ignored(zk, findings, err))
+	    check_acl(zk, findings, err) || check_ignored(zk, findings, err))
 		return -1;
 	check_ensemble(zk, findings);
 	check_transport(zk, findings);

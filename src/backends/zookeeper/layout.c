@@ -230,22 +230,12 @@ bool zk_entries_sort(struct zk_entry *entries, size_t count)
 ptrdiff_t zk_entries_blocker(const struct zk_entry *entries, ptrdiff_t i)
 {
 	const struct zk_entry *entry = &entries[i];
-	ptrdiff_t j, slots = 0;
+	ptrdiff_t j = i - 1;
 
-	switch (entry->mode) {
-	case HOLD_SHARED:
-		for (j = i - 1; j >= 0 && entries[j].mode == HOLD_SHARED; j--)
-			;
-		return j;
-	case HOLD_SLOT:
-		for (j = i - 1; j >= 0 && entries[j].mode == HOLD_SLOT; j--)
-			slots++;
-		if (j >= 0 || slots < entry->slots)
-			return j;
-		return i - 1;
-	default:
-		return i - 1;
-	}
+	/* Shared holds are together, and so are slots as long as there are not too many. */
+	while (entry->mode != HOLD_EXCLUSIVE && j >= 0 && entries[j].mode == entry->mode)
+		j--;
+	return j < 0 && entry->mode == HOLD_SLOT && i >= entry->slots ? i - 1 : j;
 }
 
 ptrdiff_t zk_entries_unblocked(const struct zk_entry *entries, ptrdiff_t count)

@@ -136,23 +136,12 @@ static int show_lock(struct zk_backend *zk, const struct request *request, struc
 
 /* ---- the names of all locks ---- */
 
-/* Read a directory in the root. */
-static void add_directory(struct rows *rows, const char *component, const struct zk_call *names)
-{
-	char name[ZK_COMPONENT_SIZE], where[ZK_COMPONENT_SIZE + 4];
-
-	snprintf(where, sizeof(where), " in %s", component);
-	if (scan_names(names, where, &rows->ignored) &&
-	    zk_path_decode(component, name, sizeof(name)))
-		name_list_add(&rows->names, name, strlen(name));
-}
-
 /* Read all directories in the root. */
 static int show_names(struct zk_backend *zk, struct rows *rows, struct error *err)
 {
 	struct zk_call *root, **calls;
 	const char *component;
-	char path[ZK_PATH_SIZE];
+	char path[ZK_PATH_SIZE], name[ZK_COMPONENT_SIZE], where[ZK_COMPONENT_SIZE + 4];
 	struct zk_queue queue;
 	int failed;
 
@@ -174,8 +163,12 @@ static int show_names(struct zk_backend *zk, struct rows *rows, struct error *er
 	if (failed)
 		return zk_call_error(&zk->conn, failed, "list", zk->root, err);
 	component = root->text;
-	for (size_t i = 0; i < root->count; i++, component += strlen(component) + 1)
-		add_directory(rows, component, calls[i]);
+	for (size_t i = 0; i < root->count; i++, component += strlen(component) + 1) {
+		snprintf(where, sizeof(where), " in %s", component);
+		if (scan_names(calls[i], where, &rows->ignored) &&
+		    zk_path_decode(component, name, sizeof(name)))
+			name_list_add(&rows->names, name, strlen(name));
+	}
 	return 0;
 }
 
