@@ -143,8 +143,8 @@ static void record_queue(struct zk_own *own, const struct zk_entry *entries, ptr
 {
 	const ptrdiff_t nearest = zk_entries_blocker(entries, me);
 	const ptrdiff_t next = zk_entries_unblocked(entries, me);
-	/* A slot does not watch the suspect. */
-	const bool near = me - next < NEAR && entries[me].mode != HOLD_SLOT;
+	const bool slot = entries[me].mode == HOLD_SLOT;
+	const bool near = !slot && me - next < NEAR, any = slot && me - next < 2;
 
 	/*
 	 * Those behind last_free were blocked when our entry was made, so also when they were made.
@@ -155,13 +155,12 @@ static void record_queue(struct zk_own *own, const struct zk_entry *entries, ptr
 	own->was_read = true;
 	own->waiting = me - next;
 	own->blocked = nearest >= 0;
-	own->slot = entries[me].mode == HOLD_SLOT;
+	own->slot = slot;
 	own->slots = entries[0].slots;
-	own->any = own->slot && own->waiting < 2;
 	own->turn = own->stale = false;
 	if (!own->blocked)
 		return;
-	set_watched(&own->watched[ZK_NEAREST], entries[nearest].name, !own->any);
+	set_watched(&own->watched[ZK_NEAREST], any ? "" : entries[nearest].name, true);
 	set_watched(&own->watched[ZK_SUSPECT], entries[next - 1].name, near && nearest != next - 1);
 }
 
@@ -177,6 +176,7 @@ static int read_queue(struct zk_backend *zk, struct zk_call *names, struct error
 	if (me < 0)
 		return report_gone(zk, err);
 	zk_queue_pair(own->directory, &queue.entries[me], &own->at);
+	own->cversion = names->stat.cversion;
 	record_queue(own, queue.entries, me);
 	schedule_check(zk);
 	return 0;
@@ -227,8 +227,13 @@ static int watch_others(struct zk_backend *zk, const struct request *request, st
 	else if (set)
 		result = take_written(zk, set, ZK_WAITING, err);
 	for (int i = 0; i < ZK_WATCHED && !result; i++) {
-		own->watched[i].ended |= calls[i] && calls[i]->rc == ZNONODE;
-		if (calls[i] && calls[i]->rc != ZOK && calls[i]->rc != ZNONODE)
+		if (!calls[i])
+			continue;
+		/* An entry has no children. The directory may have changed since it was read. */
+		own->watched[i].ended |= calls[i]->rc == ZNONODE ||
+					 (!own->watched[i].name[0] &&
+					  calls[i]->stat.cversion != own->cversion);
+		if (calls[i]->rc != ZOK && calls[i]->rc != ZNONODE)
 			result = zk_call_error(&zk->conn, calls[i]->rc, "watch",
 					       own->watched[i].name, err);
 	}
@@ -411,21 +416,14 @@ static int send_try(struct zk_backend *zk, const struct request *request, bool c
 		zk_record_write(data, NULL, ZK_HELD, own->taken_ms, request->text);
 		set = zk_set(&zk->conn, own->at.node, data, own->version);
 	}
-	if (list && own->any && !own->directory_watch)
-		own->directory_watch = ++zk->conn.last_watch;
 	if (list)
-		names = zk_list(&zk->conn, own->directory, own->directory_watch);
+		names = zk_list(&zk->conn, own->directory, 0);
 	rc = zk_conn_wait(&zk->conn);
 	if (rc)
 		rc = report_failed(zk, rc, "list", err);
 	else if (set)
 		rc = take_written(zk, set, ZK_HELD, err);
-	if (!rc && names)
-		rc = read_queue(zk, names, err);
-	/* The watch may not be set. */
-	if (rc)
-		own->directory_watch = 0;
-	return rc;
+	return rc || !names ? rc : read_queue(zk, names, err);
 }
 
 /* Returns 1 for another step, 0 if we hold or, with own->blocked, wait, or -1 with *err. */
@@ -445,9 +443,6 @@ static int take_step(struct zk_backend *zk, const struct request *request, struc
 		return send_try(zk, request, true, false, err);
 	if (!request->queue)
 		return 0;
-	own->stale |= own->any && !own->directory_watch;
-	if (own->stale)
-		return 1;
 	if (clock_boot_ms() >= own->check_ms) {
 		result = check_suspect(zk, err);
 		/* An event may have come with the reply. */
@@ -619,8 +614,6 @@ void zk_watch_fired(struct zk_conn *conn, uint32_t watch)
 	/* Set the watch again, even if a reply that is read later shows a false alarm. */
 	if (watch == own->watch)
 		own->watch = 0;
-	if (watch == own->directory_watch)
-		own->directory_watch = 0;
 	for (int i = 0; i < ZK_WATCHED; i++)
 		own->watched[i].ended |= watch == own->watched[i].number;
 }

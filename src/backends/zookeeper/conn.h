@@ -84,7 +84,7 @@ struct zk_conn {
 	int64_t ttl_ms;			/* granted */
 	int64_t deadline_ms;		/* of the operation under way */
 	struct error why;		/* zk_conn_wait() has failed */
-	int64_t contacts[ZK_CONTACTS]; /* when answered requests left, the last one first */
+	int64_t contacts[ZK_CONTACTS];	/* when answered requests left, the last one first */
 	int64_t started_ms;		/* before this connection was made */
 	int64_t refused_ms;		/* since when servers refuse our session; 0: they do not */
 	int pending;			/* number of calls without an answer */

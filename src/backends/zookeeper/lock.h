@@ -24,7 +24,7 @@ struct zk_watched {
 };
 
 enum {
-	ZK_NEAREST,			/* the nearest entry that blocks ours */
+	ZK_NEAREST,			/* the nearest entry that blocks ours; "": the directory */
 	ZK_SUSPECT,			/* the last entry that could hold; watched near the head */
 	ZK_WATCHED
 };
@@ -50,15 +50,14 @@ struct zk_own {
 	bool slot;			/* ours is a slot: the end of any slot may let it in */
 	ptrdiff_t waiting;		/* how many entries before ours cannot hold */
 	int slots;			/* of the first entry; 0: it is no slot */
+	int32_t cversion;		/* of the directory */
 	bool was_read;			/* the queue, since this entry was made */
 	int32_t last_free;		/* by it: the last one before ours that could hold */
 
 	/* while it waits */
 	struct zk_watched watched[ZK_WATCHED];
-	bool any;			/* it watches the directory instead */
-	uint32_t directory_watch;	/* 0: none */
 	bool stale;			/* the queue has to be read again */
-	bool turn; /* the nearest entry has ended: claim the lock, too */
+	bool turn;			/* the nearest entry has ended: claim the lock, too */
 	int64_t check_ms;		/* CLOCK_BOOTTIME: check the suspect */
 };
 
