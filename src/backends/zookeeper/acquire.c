@@ -481,11 +481,11 @@ static enum outcome try_queue(struct zk_backend *zk, const struct request *reque
 	int result;
 
 	if (zk_conn_open(&zk->conn, request->ttl_ms, err)) {
-		if (err->errnum != ESTALE || own->state != ZK_WAITING)
-			return OUTCOME_ERROR;
-		error_set(err, ERROR_UNAVAILABLE, 0, "%s: the session expired while it waited: "
-			  "back in the queue, at its end", zk->conn.label);
-		err->errnum = ESTALE;
+		if (err->errnum == ESTALE && own->state == ZK_WAITING) {
+			error_set(err, ERROR_UNAVAILABLE, 0, "%s: the session expired while it "
+				  "waited: back in the queue, at its end", zk->conn.label);
+			err->errnum = ESTALE;
+		}
 		return OUTCOME_ERROR;
 	}
 	/* A hold that was neither reported nor released is proven by a write. */

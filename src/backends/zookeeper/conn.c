@@ -388,7 +388,7 @@ static void reset_session(struct zk_conn *conn)
 {
 	zk_conn_take_news(conn);
 	conn->state = conn->pending = 0;
-	conn->had_session = conn->has_auth = conn->eventful = false;
+	conn->had_session = conn->eventful = false;
 	conn->started_ms = clock_boot_ms();
 }
 
@@ -463,10 +463,8 @@ int64_t zk_conn_session(const struct zk_conn *conn)
  */
 static bool add_auth(struct zk_conn *conn)
 {
-	if (conn->auth && !conn->has_auth)
-		conn->has_auth = !zoo_add_auth(conn->handle, "digest", conn->auth,
-					       (int)strlen(conn->auth), NULL, NULL);
-	return !conn->auth || conn->has_auth;
+	return !conn->auth || !zoo_add_auth(conn->handle, "digest", conn->auth,
+					    (int)strlen(conn->auth), NULL, NULL);
 }
 
 /* Wait until there is a session. */
@@ -482,7 +480,7 @@ static int await_session(struct zk_conn *conn, struct error *err)
 	slice_end_ms = now + slice_ms;
 	for (;;) {
 		zk_conn_take_news(conn);
-		if (conn->state == ZOO_CONNECTED_STATE && add_auth(conn))
+		if (conn->state == ZOO_CONNECTED_STATE && (conn->had_session || add_auth(conn)))
 			break;
 		if (conn->state == ZOO_EXPIRED_SESSION_STATE ||
 		    conn->state == ZOO_AUTH_FAILED_STATE)

@@ -79,8 +79,7 @@ struct zk_conn {
 	zhandle_t *handle;
 	char *servers;			/* "address:port,...", all of them numeric */
 	int state;			/* ZOO_..._STATE, 0: connecting */
-	bool had_session;		/* this handle was connected once */
-	bool has_auth;			/* this handle has the user */
+	bool had_session;		/* this handle was connected once, and has the user */
 	int64_t ttl_ms;			/* granted */
 	int64_t deadline_ms;		/* of the operation under way */
 	struct error why;		/* zk_conn_wait() has failed */

@@ -7,7 +7,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/sha256.h"
 #include "base/text.h"
 #include "lock/uri.h"
 
@@ -64,14 +63,12 @@ bool zk_path_decode(const char *component, char *name, size_t size)
 
 void zk_uuid(const char *token, char uuid[static ZK_UUID_SIZE])
 {
-	unsigned char digest[SHA256_SIZE];
-	char text[96], *end = uuid;
-	int length = snprintf(text, sizeof(text), "dlock node %.64s", token);
+	char text[96], id[ROW_ID_SIZE];
 
-	sha256(text, (size_t)length, digest);
-	for (int i = 0; i < 16; i++)
-		end += sprintf(end, i == 4 || i == 6 || i == 8 || i == 10 ? "-%02x" : "%02x",
-			       digest[i]);
+	snprintf(text, sizeof(text), "dlock node %.64s", token);
+	row_id(text, id);
+	snprintf(uuid, ZK_UUID_SIZE, "%.8s-%.4s-%.4s-%.4s-%.12s", id, id + 8, id + 12, id + 16,
+		 id + 20);
 }
 
 /* ---- names of entries ---- */
