@@ -24,17 +24,6 @@ static int ping_leader(struct backend *backend, struct error *err)
 	return rc == ZOK ? 0 : zk_call_error(conn, rc, "sync", "/", err);
 }
 
-/* Copy the value of the line "Field: value" of `srvr`; "" if there is none. */
-static void copy_field(const char *text, const char *name, char *buf, size_t size)
-{
-	const char *line = strstr(text, name);
-
-	buf[0] = '\0';
-	if (line)
-		snprintf(buf, size, "%.*s", (int)strcspn(line + strlen(name), "\r\n,"),
-			 line + strlen(name));
-}
-
 struct ensemble {
 	size_t serving, unknown;
 	bool standalone;
@@ -43,8 +32,9 @@ struct ensemble {
 static void check_server(struct zk_backend *zk, const struct uri_host *host,
 			 struct ensemble *ensemble, struct findings *findings)
 {
-	char answer[2048], label[URI_HOST_SIZE], version[48], mode[24];
+	char answer[2048], label[URI_HOST_SIZE], version[48] = "", mode[24] = "";
 	int64_t limit_ms = clock_boot_ms() + zk->base.timeout_ms;
+	const char *line;
 	struct error err;
 
 	uri_host_text(host->name, host->port, label, sizeof(label));
@@ -53,25 +43,24 @@ static void check_server(struct zk_backend *zk, const struct uri_host *host,
 			     "the URI", "%s: %.160s", label, err.message);
 		return;
 	}
-	copy_field(answer, "version: ", version, sizeof(version));
-	copy_field(answer, "Mode: ", mode, sizeof(mode));
-	if (strstr(answer, "whitelist")) {
+	line = strstr(answer, "version: ");
+	if (line)
+		sscanf(line, "version: %47[^-,\r\n]", version);
+	line = strstr(answer, "Mode: ");
+	if (line && sscanf(line, "Mode: %23[^\r\n]", mode) == 1) {
+		ensemble->serving++;
+		ensemble->standalone |= !strcmp(mode, "standalone");
+		findings_add(findings, FINDING_OK, "server", NULL, "%s: %s, version %s", label,
+			     mode, version);
+	} else if (strstr(answer, "whitelist")) {
 		ensemble->unknown++;
 		findings_add(findings, FINDING_NOTE, "server", "allow it: "
 			     "4lw.commands.whitelist=srvr", "%s: does not report its version and "
 			     "role ('srvr' is not allowed)", label);
-		return;
-	}
-	if (!mode[0]) {
+	} else {
 		findings_add(findings, FINDING_WARNING, "server", "see its log: it has no quorum",
 			     "%s: does not serve", label);
-		return;
 	}
-	ensemble->serving++;
-	ensemble->standalone |= !strcmp(mode, "standalone");
-	version[strcspn(version, "-")] = '\0';
-	findings_add(findings, FINDING_OK, "server", NULL, "%s: %s, version %s", label, mode,
-		     version);
 }
 
 static void check_ensemble(struct zk_backend *zk, struct findings *findings)
