@@ -558,22 +558,17 @@ static enum outcome try_node(struct zk_backend *zk, const struct request *reques
 	struct zk_own *own = &zk->own;
 	struct zk_call *created, *data;
 	char text[ZK_RECORD_SIZE];
-	enum outcome outcome;
 
 	memcpy(own->at.node, own->directory, ZK_PATH_SIZE);
 	if (zk_conn_open(&zk->conn, request->ttl_ms, err) || !zk_conn_fresh(&zk->conn, err))
 		return OUTCOME_ERROR;
 	own->taken_ms = clock_wall_ms();
 	zk_record_write(text, own->uuid, ZK_HELD, own->taken_ms, request->text);
-	own->maybe = true;
 	own->sent_ms = clock_boot_ms();
 	own->watch = ++zk->conn.last_watch;
 	created = zk_create(&zk->conn, own->directory, text, ZOO_EPHEMERAL);
 	data = zk_get(&zk->conn, own->directory, own->watch);
-	outcome = take_replies(zk, zk_call_wait(created), data, grant, err);
-	if (outcome != OUTCOME_ERROR || err->kind != ERROR_UNAVAILABLE)
-		own->maybe = false;
-	return outcome;
+	return take_replies(zk, zk_call_wait(created), data, grant, err);
 }
 
 /* ---- both strategies ---- */

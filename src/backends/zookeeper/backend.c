@@ -140,7 +140,7 @@ static enum outcome report_lost(const struct zk_backend *zk, const char *what, s
 
 /* Translate the result of a request about the node of a hold. */
 static enum outcome outcome_of(const struct zk_backend *zk, int rc, const char *what,
-			       const char *path, struct error *err)
+			       struct error *err)
 {
 	switch (rc) {
 	case ZOK:
@@ -150,7 +150,7 @@ static enum outcome outcome_of(const struct zk_backend *zk, int rc, const char *
 	case ZSESSIONEXPIRED:
 		return report_lost(zk, "the session has expired", err);
 	default:
-		zk_call_error(&zk->conn, rc, what, path, err);
+		zk_call_error(&zk->conn, rc, what, zk->own.at.node, err);
 		return OUTCOME_ERROR;
 	}
 }
@@ -177,7 +177,7 @@ static enum outcome write_text(struct zk_backend *zk, const char *text, struct e
 		return OUTCOME_HELD;
 	zk_record_write(data, zk->one_node ? own->uuid : NULL, ZK_HELD, own->taken_ms, text);
 	return outcome_of(zk, zk_call_wait(zk_set(&zk->conn, own->at.node, data, -1)), "write",
-			  own->at.node, err);
+			  err);
 }
 
 /*
@@ -189,6 +189,7 @@ static enum outcome prove_hold(struct zk_backend *zk, const struct request *requ
 {
 	enum outcome outcome = open_session(zk, request, err);
 	struct zk_call *check, *node;
+	int rc;
 
 	if (outcome != OUTCOME_HELD)
 		return outcome;
@@ -197,9 +198,8 @@ static enum outcome prove_hold(struct zk_backend *zk, const struct request *requ
 	zk->own.sent_ms = clock_boot_ms();
 	check = zk_check_pair(&zk->conn, &zk->own.at);
 	node = zk_list(&zk->conn, zk->own.at.node, zk->own.watch);
-	outcome = outcome_of(zk, zk_call_wait(check), "prove", zk->own.at.node, err);
-	if (outcome == OUTCOME_HELD)
-		outcome = outcome_of(zk, node->rc, "prove", zk->own.at.node, err);
+	rc = zk_call_wait(check);
+	outcome = outcome_of(zk, rc == ZOK ? node->rc : rc, "prove", err);
 	if (outcome == OUTCOME_HELD && node->stat.ephemeralOwner != zk_conn_session(&zk->conn))
 		outcome = report_lost(zk, "its node belongs to another session", err);
 	return outcome;
@@ -242,7 +242,7 @@ static enum outcome release_own(struct zk_backend *zk, const struct request *req
 	if (outcome != OUTCOME_HELD)
 		return outcome;
 	return outcome_of(zk, zk_call_wait(zk_delete_pair(&zk->conn, &zk->own.at, -1)), "remove",
-			  zk->own.at.node, err);
+			  err);
 }
 
 /* Wait before another attempt. A server that is being restarted gets all the time there is. */
