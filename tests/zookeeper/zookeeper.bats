@@ -263,6 +263,29 @@ left_or_again() {
 	wait_until 2 no_places
 }
 
+@test "a dead waiter far behind delays the next by about a second when its turn comes" {
+	hold --
+	local n dead living start
+	for n in {1..11}; do
+		wait_in_line "$n" -- true
+	done
+	wait_in_line 12 -- touch dead
+	# shellcheck disable=SC2207 # words
+	dead=("$PID" $(tree "$PID"))
+	wait_in_line 13 -- touch ran
+	living=$PID
+	kill -KILL "${dead[@]}"
+	wait_until 5 ended "${dead[@]}"
+	now
+	start=$NOW
+	release
+	join "$living" 10
+	now
+	took $((NOW - start)) 800 3500
+	[[ -e ran && ! -e dead ]]
+	wait_until 2 no_places
+}
+
 @test "a hung waiter delays the next by 5 s at most, and still gets its turn" {
 	hold --
 	wait_in_line 1 -- sh -c 'echo hung >>order'

@@ -24,10 +24,12 @@
  */
 #define WATCH_AFTER_MS 20
 
-/* Read the queue this long after the suspect has ended, and once for all that end until then. */
+/* Read the queue this long after another entry has ended, and once for all that end until then. */
 #define REREAD_MS 100
 /* A waiter with fewer others before it watches the suspect, and checks early that it responds. */
 #define NEAR 8
+/* The first waiters for a slot watch the directory. */
+#define NEAR_SLOT 2
 /* Each FAR entries before its own make a waiter check that much less often, up to FAR_MOST. */
 #define FAR 100
 #define FAR_MOST 12
@@ -142,9 +144,10 @@ static void schedule_check(struct zk_backend *zk)
 static void record_queue(struct zk_own *own, const struct zk_entry *entries, ptrdiff_t me)
 {
 	const ptrdiff_t nearest = zk_entries_blocker(entries, me);
+	const ptrdiff_t second = nearest < 0 ? -1 : zk_entries_blocker(entries, nearest);
 	const ptrdiff_t next = zk_entries_unblocked(entries, me);
 	const bool slot = entries[me].mode == HOLD_SLOT;
-	const bool near = !slot && me - next < NEAR, any = slot && me - next < 2;
+	const bool near = me - next < (slot ? NEAR_SLOT : NEAR);
 
 	/*
 	 * Those behind last_free were blocked when our entry was made, so also when they were made.
@@ -160,8 +163,11 @@ static void record_queue(struct zk_own *own, const struct zk_entry *entries, ptr
 	own->turn = own->stale = false;
 	if (!own->blocked)
 		return;
-	set_watched(&own->watched[ZK_NEAREST], any ? "" : entries[nearest].name, true);
-	set_watched(&own->watched[ZK_SUSPECT], entries[next - 1].name, near && nearest != next - 1);
+	set_watched(&own->watched[ZK_NEAREST], slot && near ? "" : entries[nearest].name, true);
+	set_watched(&own->watched[ZK_SECOND], second < 0 ? "" : entries[second].name,
+		    second >= 0 && !near);
+	set_watched(&own->watched[ZK_SUSPECT], entries[next - 1].name,
+		    nearest != next - 1 && near && !slot);
 }
 
 static int read_queue(struct zk_backend *zk, struct zk_call *names, struct error *err)
@@ -188,17 +194,17 @@ static int read_queue(struct zk_backend *zk, struct zk_call *names, struct error
 static bool take_ends(struct zk_own *own)
 {
 	struct zk_watched *nearest = &own->watched[ZK_NEAREST];
-	struct zk_watched *suspect = &own->watched[ZK_SUSPECT];
 
 	if (nearest->ended) {
 		own->stale = true;
 		own->turn = !own->slot;
 		forget_watched(nearest);
 	}
-	if (suspect->ended) {
-		/* The one that follows it may end as soon. */
+	if (own->watched[ZK_SECOND].ended || own->watched[ZK_SUSPECT].ended) {
+		/* The suspect is another one now, which may end as soon. */
 		own->check_ms = clock_boot_ms() + REREAD_MS;
-		forget_watched(suspect);
+		forget_watched(&own->watched[ZK_SECOND]);
+		forget_watched(&own->watched[ZK_SUSPECT]);
 	}
 	return own->stale;
 }

@@ -32,10 +32,12 @@
  * when it was made holds without a write. The waiters behind evict it: they delete its entry in the
  * version that waits. The server accepts either that or the waiter's own write, never both.
  *
- * The suspect is the last entry before a waiter's own that could hold. Near the head, a waiter also
- * watches the end of the suspect, and then reads the queue again, to learn of the next one. All
- * else is found by a check each HOLD_RETRY_MS, and less often far behind. A slot watches the
- * directory instead once any end may let it in.
+ * The suspect is the last entry before a waiter's own that could hold. A waiter learns in time that
+ * the suspect changes, because it also watches the end of another entry, and then reads the queue
+ * again: near the head, that of the suspect; far behind, that of the entry before the nearest one,
+ * because the nearest one may be dead when its turn comes. All else is found by a check each
+ * HOLD_RETRY_MS, and less often far behind. A slot watches the directory instead once any end may
+ * let it in.
  *
  * tests/model/line.pml is the model of this queue. In acquire.c, its try() is ensure_entry() and
  * send_try(), its take() is the write of "held" in send_try(), and its leave() of a late one is the

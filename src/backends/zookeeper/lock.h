@@ -25,6 +25,7 @@ struct zk_watched {
 
 enum {
 	ZK_NEAREST,			/* the nearest entry that blocks ours; "": the directory */
+	ZK_SECOND,			/* the one that blocks the nearest; watched far behind */
 	ZK_SUSPECT,			/* the last entry that could hold; watched near the head */
 	ZK_WATCHED
 };
