@@ -253,8 +253,8 @@ static int watch_others(struct zk_backend *zk, const struct request *request, st
 /* ---- an entry that could hold, and does not ---- */
 
 /*
- * Read the suspect, and evict it if it is late and its data does not change meanwhile. It still can
- * hold then, because no entry is ever added before it. Returns 1 to try again, 0, or -1 with *err.
+ * Read the suspect, and evict it in this version of its data if it is late. It still can hold
+ * then, because no entry is ever added before it. Returns 1 to try again, 0, or -1 with *err.
  */
 static int check_suspect(struct zk_backend *zk, struct error *err)
 {
