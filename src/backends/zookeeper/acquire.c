@@ -593,15 +593,15 @@ enum outcome zk_acquire(struct backend *backend, const struct request *request, 
 				       : try_queue(zk, request, grant, err);
 	} while (outcome == OUTCOME_ERROR && err->errnum != ESTALE &&
 		 zk_conn_again(&zk->conn, err));
-	/* The session has expired, and our entry with it: the next try makes another one. */
-	if (outcome == OUTCOME_ERROR && err->errnum == ESTALE)
+	/*
+	 * The session has expired, and our entry with it: the next try makes another one. A usage
+	 * error leaves no entry, and neither does a busy lock without request->queue.
+	 */
+	if (outcome == OUTCOME_ERROR && (err->errnum == ESTALE || err->kind == ERROR_USAGE))
 		zk_own_leave(zk);
-	/* Leave no entry without request->queue, or after a usage error. */
 	zk->done = outcome == OUTCOME_BUSY && !request->queue;
 	if (zk->done && !zk->one_node)
 		delete_own(zk);
-	else if (outcome == OUTCOME_ERROR && err->kind == ERROR_USAGE)
-		zk_own_leave(zk);
 	zk_conn_free(&zk->conn);
 	return outcome;
 }
