@@ -82,7 +82,7 @@ test-programs: $(UNITS) $(TOOLS) $(PRELOADS) $(TORTURE) $(MEMORY)
 FUZZ_EXTRA_fuzz_config := cmd/config.c
 FUZZ_EXTRA_fuzz_zk := $(ZOOKEEPER_PURE)
 FUZZ_EXTRA_fuzz_record := src/backends/file/record.c src/backends/file/path.c
-FUZZ_EXTRA_fuzz_redis := $(addprefix src/backends/redis/,client.c address.c conn.c route.c \
+FUZZ_EXTRA_fuzz_redis := $(addprefix src/backends/redis/,client.c conn.c route.c \
 	check.c backend.c redisson.c) \
 	$(BUILD)/gen/redis_scripts.c
 $(BUILD)/fuzz/%: tests/fuzz/%.c $(wildcard src/*/*.[ch] src/backends/*/*.[ch] cmd/config.[ch]) \

@@ -15,29 +15,28 @@
 /* What a node of a cluster says about the places of others. */
 static void take_route_apart(const redisReply *reply)
 {
-	struct redis_client client = { .count = 0 };
+	struct redis_client *client;
 	struct redis_address *from;
 	struct redis_endpoint *places;
 	struct error err = { 0 };
 	struct uri uri;
 	size_t count;
 
-	redis_client_init(&client, 1);
-	from = &redis_client_add(&client)->address;
-	redis_address_move(from, "redis", &(struct redis_endpoint){ .host = "h", .port = 1 });
 	INVARIANT(!uri_parse(&uri, "redis+cluster://h", &err));
-	INVARIANT(!redis_cluster_read(&client, &uri, &err));
+	client = redis_from_backend(redis_ops.open(&uri, &err));
 	uri_finish(&uri);
+	from = &client->servers[0].address;
+	redis_address_move(from, "redis", &(struct redis_endpoint){ .host = "h", .port = 1 });
 	if (reply->type == REDIS_REPLY_ERROR)
-		redis_after_error(&client, reply->str);
-	INVARIANT(redis_cluster_endpoint(client.route)->port &&
-		  redis_cluster_endpoint(client.route)->host[0]);
+		redis_after_error(client, reply->str);
+	INVARIANT(redis_cluster_endpoint(client->route)->port &&
+		  redis_cluster_endpoint(client->route)->host[0]);
 	if (redis_read_masters(reply, &from->at, &places, &count)) {
 		for (size_t i = 0; i < count; i++)
 			INVARIANT(places[i].port && places[i].host[0]);
 		free(places);
 	}
-	redis_client_finish(&client);
+	redis_close(&client->base);
 }
 
 static void take_apart(redisReply *reply)

@@ -9,31 +9,29 @@
 #include "lock/uri.h"
 #include "unit.h"
 
-static struct redis_client client;
+static struct redis_client *client;
 
 static struct redis_route *open_route(const char *text)
 {
 	struct error err = { 0 };
 	struct uri uri;
 
-	redis_client_init(&client, 1);
-	redis_address_move(&redis_client_add(&client)->address, "redis",
-			   &(struct redis_endpoint){ .host = "10.0.0.9", .port = 7009 });
 	CHECK_INT(uri_parse(&uri, text, &err), 0);
-	CHECK_INT(redis_cluster_read(&client, &uri, &err), 0);
+	client = redis_from_backend(redis_ops.open(&uri, &err));
+	redis_address_move(&client->servers[0].address, "redis",
+			   &(struct redis_endpoint){ .host = "10.0.0.9", .port = 7009 });
 	uri_finish(&uri);
-	return client.route;
+	return client->route;
 }
 
 static void close_route(void)
 {
-	redis_client_finish(&client);
-	client = (struct redis_client){ .count = 0 };
+	redis_close(&client->base);
 }
 
 static int64_t redirect_to(const char *text)
 {
-	return redis_after_error(&client, text);
+	return redis_after_error(client, text);
 }
 
 static void test_redirect(void)

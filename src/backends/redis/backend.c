@@ -31,6 +31,7 @@
  * every 250 ms.
  */
 #include <hiredis/hiredis.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -39,18 +40,127 @@
 #include "client.h"
 #include "lock/uri.h"
 
-/* ---- the URI ---- */
+/* ---- addresses ---- */
 
-/* The parameters of locks, for all kinds of URIs. */
-#define LOCK_PARAMS "prefix", "replicas", "dialect", "lock", "watchdog"
+#define DEFAULT_PORT 6379
+
+static int read_endpoint(struct redis_endpoint *endpoint, const struct uri *uri,
+			 const struct uri_host *host, uint16_t default_port, struct error *err)
+{
+	if (redis_endpoint_set(endpoint, host->name, strlen(host->name),
+			       host->port ? host->port : default_port))
+		return 0;
+	return error_set(err, ERROR_USAGE, 0, "%.32s: host %td is no name or address of a host",
+			 uri->scheme, host - uri->hosts + 1);
+}
+
+/* Read the number of a database; NULL or "": 0. */
+static int read_db(struct redis_address *address, const char *text, struct error *err)
+{
+	char *end;
+
+	if (!text || !text[0])
+		return 0;
+	address->db = strtol(text, &end, 10);
+	if (text_is_digit(text[0]) && !*end && address->db <= 100000)
+		return 0;
+	return error_set(err, ERROR_USAGE, 0, "redis: '%s' is not the number of a database", text);
+}
+
+/* ---- TLS, user and password ---- */
+
+/* Read an optional parameter that is a path. */
+static int read_path(char **path, const struct uri *uri, const char *name, struct error *err)
+{
+	const char *value = uri_param(uri, name);
+
+	if (value && !value[0])
+		return error_set(err, ERROR_USAGE, 0, "parameter '%s' for %.32s: empty", name,
+				 uri->scheme);
+	*path = memory_copy(value);
+	return 0;
+}
+
+static int read_tls_params(struct redis_tls *tls, const struct uri *uri, struct error *err)
+{
+	const char *name = uri_param(uri, "sni");
+
+	if (read_path(&tls->ca, uri, "ca", err) || read_path(&tls->cert, uri, "cert", err) ||
+	    read_path(&tls->key, uri, "key", err) ||
+	    uri_param_flag(uri, "insecure", false, &tls->insecure, err))
+		return -1;
+	tls->name = memory_copy(name && name[0] ? name : NULL);
+	if (tls->key && !tls->cert)
+		return error_set(err, ERROR_USAGE, 0, "%s: ?key= without ?cert=", uri->scheme);
+	/* Both may be in one file. */
+	if (tls->cert && !tls->key)
+		tls->key = memory_copy(tls->cert);
+	if (tls->ca && tls->insecure)
+		return error_set(err, ERROR_USAGE, 0,
+				 "%s: ?insecure=yes verifies nothing, and "
+				 "?ca= wants to: drop one of them",
+				 uri->scheme);
+	return 0;
+}
+
+/*
+ * Does uri ask for TLS, by the scheme rediss or by ?tls=yes? Then encrypted is set, and the
+ * parameters of TLS are read. Otherwise such a parameter is an error.
+ */
+static int read_tls(struct redis_address *address, const struct uri *uri, struct error *err)
+{
+	static const char *const params[] = { REDIS_TLS_PARAMS, NULL };
+	const bool rediss = !strcmp(uri->scheme, "rediss");
+	const bool by_scheme = rediss || !strcmp(uri->scheme, "redis");
+
+	address->tls.on = by_scheme ? "with TLS the scheme is rediss:" : "with TLS add ?tls=yes";
+	address->tls.off = by_scheme ? "without TLS the scheme is redis:"
+				     : "without TLS drop ?tls=yes";
+	if (uri_param_flag(uri, "tls", rediss, &address->encrypted, err))
+		return -1;
+	for (const char *const *name = params; *name && !address->encrypted; name++)
+		if (uri_param(uri, *name))
+			return error_set(err, ERROR_USAGE, 0, "%s: ?%s= is for TLS: add tls=yes",
+					 uri->scheme, *name);
+#ifdef WITHOUT_TLS
+	if (address->encrypted)
+		return error_set(err, ERROR_USAGE, 0, "%s: this dlock was built without TLS",
+				 uri->scheme);
+#endif
+	return address->encrypted ? read_tls_params(&address->tls, uri, err) : 0;
+}
+
+int redis_address_read(struct redis_address *address, const struct uri *uri, struct error *err)
+{
+	if (read_tls(address, uri, err))
+		return -1;
+	if (uri->user && uri->user[0])
+		address->user = memory_copy(uri->user);
+	address->password = memory_copy(uri->password);
+	if (address->user && !uri->password)
+		return error_set(err, ERROR_USAGE, 0, "redis: user '%s' without a password",
+				 address->user);
+	return 0;
+}
+
+/* ---- each scheme ---- */
+
+int redis_address_tcp(struct redis_address *address, const struct uri *uri,
+		      const struct uri_host *host, struct error *err)
+{
+	struct redis_endpoint endpoint = { .port = 0 };
+
+	if ((uri->path[0] && read_db(address, uri->path + 1, err)) ||
+	    read_endpoint(&endpoint, uri, host, DEFAULT_PORT, err))
+		return -1;
+	redis_address_move(address, "redis", &endpoint);
+	return 0;
+}
 
 static int read_host(struct redis_client *client, const struct uri *uri, struct error *err)
 {
-	struct redis_address *address = &client->servers[0].address;
-
 	if (uri->host_count == 1)
-		return redis_address_tcp(address, uri, uri->hosts, err) ||
-		       redis_address_tls(address, uri, err) ? -1 : 0;
+		return redis_address_tcp(&client->servers[0].address, uri, uri->hosts, err);
 	return error_set(err, ERROR_USAGE, 0, "%s: %s: write %s://HOST[:PORT][/DB]", uri->scheme,
 			 uri->host_count ? "one host is wanted, and there are more"
 					 : "there is no host", uri->scheme);
@@ -58,8 +168,104 @@ static int read_host(struct redis_client *client, const struct uri *uri, struct 
 
 static int read_socket(struct redis_client *client, const struct uri *uri, struct error *err)
 {
-	return redis_address_unix(&client->servers[0].address, uri, err);
+	struct redis_address *address = &client->servers[0].address;
+
+	if (uri->host_count || !uri->path[0])
+		return error_set(err, ERROR_USAGE, 0,
+				 "redis+unix: there is no path of a socket: write "
+				 "redis+unix:///PATH[?db=N]");
+	address->unix_path = memory_copy(uri->path);
+	snprintf(address->label, sizeof(address->label), "redis %.100s", uri->path);
+	return read_db(address, uri_param(uri, "db"), err);
 }
+
+/* Make the route, which begins at the hosts of uri. */
+static int read_route(struct redis_client *client, const struct uri *uri, uint16_t default_port,
+		      struct error *err)
+{
+	struct redis_route *route = memory_new(1, sizeof(*route));
+
+	client->route = route;
+	if (!uri->host_count)
+		return error_set(err, ERROR_USAGE, 0,
+				 "%.32s: there is no host: write %.32s://HOST[:PORT][,HOST...]",
+				 uri->scheme, uri->scheme);
+	route->endpoints = memory_new(uri->host_count, sizeof(route->endpoints[0]));
+	route->count = uri->host_count;
+	for (size_t i = 0; i < route->count; i++)
+		if (read_endpoint(&route->endpoints[i], uri, &uri->hosts[i], default_port, err))
+			return -1;
+	return 0;
+}
+
+static int read_cluster(struct redis_client *client, const struct uri *uri, struct error *err)
+{
+	if (read_route(client, uri, DEFAULT_PORT, err))
+		return -1;
+	client->servers[0].address.cluster = client->route->cluster = true;
+	if (!uri->path[0] || !uri->path[1])
+		return 0;
+	return error_set(err, ERROR_USAGE, 0,
+			 "redis+cluster: a cluster has no databases; leave "
+			 "out '%.100s'",
+			 uri->path);
+}
+
+/* Read "/MASTER" or "/MASTER/DB". */
+static int read_master(struct redis_client *client, const char *path, struct error *err)
+{
+	const char *name = path[0] ? path + 1 : path;
+	const size_t length = strcspn(name, "/");
+
+	if (!length)
+		return error_set(err, ERROR_USAGE, 0,
+				 "redis+sentinel: the name of the master is "
+				 "missing: redis+sentinel://HOST[:PORT][,HOST...]/MASTER[/DB]");
+	client->route->master = memory_copy_part(name, length);
+	return name[length] ? read_db(&client->servers[0].address, name + length + 1, err) : 0;
+}
+
+/* Read the login and the TLS of the sentinels: that of the servers, unless ?sentinel-tls=no. */
+static int read_sentinel_login(struct redis_address *address, const struct uri *uri,
+			       struct error *err)
+{
+	const bool is_given = uri_param(uri, "sentinel-tls");
+	bool wanted;
+
+	address->user = memory_copy(uri_param(uri, "sentinel-user"));
+	address->password = memory_copy(uri->sentinel_password);
+	if (address->user && !address->password)
+		return error_set(err, ERROR_USAGE, 0,
+				 "redis+sentinel: sentinel-user= needs sentinel-password-file=");
+	if (read_tls(address, uri, err) || uri_param_flag(uri, "sentinel-tls", true, &wanted, err))
+		return -1;
+	if (is_given && !address->encrypted)
+		return error_set(err, ERROR_USAGE, 0,
+				 "redis+sentinel: ?sentinel-tls= is for TLS: add tls=yes");
+	address->encrypted &= wanted;
+	address->tls.off = "without TLS add ?sentinel-tls=no";
+	if (is_given)
+		address->tls.on = "with TLS drop ?sentinel-tls=no";
+	return 0;
+}
+
+static int read_sentinel(struct redis_client *client, const struct uri *uri, struct error *err)
+{
+	struct redis_client *sentinel;
+
+	if (read_route(client, uri, 26379, err))
+		return -1;
+	client->servers[0].address.master = true;
+	sentinel = client->route->sentinel = memory_new(1, sizeof(*sentinel));
+	redis_client_init(sentinel, 1);
+	return read_sentinel_login(&sentinel->servers[0].address, uri, err) ||
+			       read_master(client, uri->path, err)
+		       ? -1
+		       : 0;
+}
+
+/* The parameters of locks, for all kinds of URIs. */
+#define LOCK_PARAMS "prefix", "replicas", "dialect", "lock", "watchdog"
 
 /* The known parameters of each scheme, and the reader of its URIs. */
 static const struct kind {
@@ -70,10 +276,12 @@ static const struct kind {
 	{ "redis", read_host, { LOCK_PARAMS, URI_COMMON_PARAMS, NULL } },
 	{ "rediss", read_host, { LOCK_PARAMS, REDIS_TLS_PARAMS, URI_COMMON_PARAMS, NULL } },
 	{ "redis+unix", read_socket, { LOCK_PARAMS, "db", URI_COMMON_PARAMS, NULL } },
-	{ "redis+sentinel", redis_sentinel_read,
+	{ "redis+sentinel",
+	  read_sentinel,
 	  { LOCK_PARAMS, "sentinel-user", "sentinel-password-file", "sentinel-tls", "tls",
 	    REDIS_TLS_PARAMS, URI_COMMON_PARAMS, NULL } },
-	{ "redis+cluster", redis_cluster_read,
+	{ "redis+cluster",
+	  read_cluster,
 	  { LOCK_PARAMS, "tls", REDIS_TLS_PARAMS, URI_COMMON_PARAMS, NULL } },
 };
 
@@ -100,8 +308,10 @@ static int read_uri(struct redis_client *client, const struct uri *uri, struct e
 		kind++;
 	client->prefix = memory_copy(prefix ? prefix : REDIS_PREFIX);
 	return uri_check_params(uri, kind->known, err) || kind->read(client, uri, err) ||
-	       redis_address_login(&client->servers[0].address, uri, err) ||
-	       redisson_read(client, uri, err) || read_replicas(client, uri, err) ? -1 : 0;
+			       redis_address_read(&client->servers[0].address, uri, err) ||
+			       redisson_read(client, uri, err) || read_replicas(client, uri, err)
+		       ? -1
+		       : 0;
 }
 
 void redis_close(struct backend *backend)
@@ -116,7 +326,6 @@ static struct backend *redis_open(const struct uri *uri, struct error *err)
 	struct redis_client *client = memory_new(1, sizeof(*client));
 
 	redis_client_init(client, 1);
-	redis_client_add(client);
 	client->base.can = BACKEND_SHARED | BACKEND_SLOTS | BACKEND_REPLACES;
 	if (!read_uri(client, uri, err))
 		return &client->base;

@@ -35,23 +35,20 @@ static bool is_empty(const struct redis_call *call)
 
 /* ---- the object ---- */
 
-void redis_client_init(struct redis_client *client, size_t most)
+void redis_client_init(struct redis_client *client, size_t count)
 {
-	client->servers = memory_new(most, sizeof(client->servers[0]));
-	client->set_fd = most > 1 ? epoll_create1(EPOLL_CLOEXEC) : -1;
-	client->quorum = 1;
-}
-
-struct redis_server *redis_client_add(struct redis_client *client)
-{
-	struct redis_server *server = &client->servers[client->count++];
-
-	server->main = (struct redis_conn){
-		.address = &server->address, .fd = -1, .set_fd = client->set_fd
-	};
-	server->wake = server->main;
+	client->servers = memory_new(count, sizeof(client->servers[0]));
+	client->count = (int)count;
 	client->quorum = client->count / 2 + 1;
-	return server;
+	client->set_fd = count > 1 ? epoll_create1(EPOLL_CLOEXEC) : -1;
+	for (size_t i = 0; i < count; i++) {
+		struct redis_server *server = &client->servers[i];
+
+		server->main = (struct redis_conn){ .address = &server->address,
+						    .fd = -1,
+						    .set_fd = client->set_fd };
+		server->wake = server->main;
+	}
 }
 
 static void finish_route(struct redis_route *route)

@@ -142,10 +142,22 @@ struct redis_call {
 	const void *state;
 };
 
-/* Prepare a zeroed object for up to most servers. */
-void redis_client_init(struct redis_client *client, size_t most);
-/* Add a server, whose address the caller fills in. */
-struct redis_server *redis_client_add(struct redis_client *client);
+/* ---- backend.c: reading addresses from a URI. They return 0, or -1 and set *err ---- */
+
+struct uri_host;
+
+#define REDIS_TLS_PARAMS "ca", "cert", "key", "sni", "insecure"
+
+/* Read a host of uri, whose path is "", "/" or "/DB". */
+int redis_address_tcp(struct redis_address *address, const struct uri *uri,
+		      const struct uri_host *host, struct error *err);
+/* Read the parameters of TLS, the user and the password. */
+int redis_address_read(struct redis_address *address, const struct uri *uri, struct error *err);
+
+/* ---- client.c ---- */
+
+/* Prepare a zeroed object for count servers, whose addresses the caller fills in. */
+void redis_client_init(struct redis_client *client, size_t count);
 /* Close the connections and free what the client owns, but not itself. */
 void redis_client_finish(struct redis_client *client);
 
@@ -227,10 +239,6 @@ int redis_ask(struct redis_client *client, const struct redis_call *call, struct
 const struct redisReply *redis_command(struct redis_client *client, const char *const *command,
 				       struct error *err);
 
-/* Read redis+sentinel: or redis+cluster: into client->route. Returns 0, or -1 and sets *err. */
-int redis_sentinel_read(struct redis_client *client, const struct uri *uri, struct error *err);
-int redis_cluster_read(struct redis_client *client, const struct uri *uri, struct error *err);
-
 /* Ask sentinel number which for the master, for limit_ms at most. Returns 0 or -1. */
 int redis_sentinel_ask(struct redis_client *client, size_t which, int64_t limit_ms,
 		       struct redis_endpoint *endpoint, struct error *err);
@@ -309,6 +317,7 @@ enum outcome redis_grant(struct redis_client *client, int64_t sent_ms,
 int redis_show_rows(struct redis_client *client, const struct request *request, struct rows *rows,
 		    int *answers, struct error *err);
 /* See struct backend_ops. */
+extern const struct backend_ops redis_ops;
 void redis_close(struct backend *backend);
 int redis_connect(struct backend *backend, const struct request *request, struct error *err);
 backend_grant_fn redis_acquire, redis_renew;

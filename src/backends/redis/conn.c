@@ -17,7 +17,7 @@
 #include "base/memory.h"
 #include "base/module.h"
 #include "base/net.h"
-#include "tls.h"
+#include "lock/uri.h"
 
 /*
  * The errors of servers, and what to do about them. The code may be inside the text, because Redis
@@ -76,6 +76,48 @@ void redis_refusal(const struct redis_address *address, const char *text, struct
 		return;
 	}
 	error_set(err, ERROR_REFUSED, 0, "%s: %.240s", address->label, text);
+}
+
+/* ---- addresses ---- */
+
+bool redis_endpoint_set(struct redis_endpoint *endpoint, const char *host, size_t length,
+			int64_t port)
+{
+	if (!length || length >= sizeof(endpoint->host) || port < 1 || port > UINT16_MAX)
+		return false;
+	for (size_t i = 0; i < length; i++)
+		if ((unsigned char)host[i] <= ' ' || (unsigned char)host[i] >= 0x7f)
+			return false;
+	memcpy(endpoint->host, host, length);
+	endpoint->host[length] = '\0';
+	endpoint->port = (uint16_t)port;
+	return true;
+}
+
+bool redis_endpoint_equal(const struct redis_endpoint *a, const struct redis_endpoint *b)
+{
+	return a->port == b->port && !strcmp(a->host, b->host);
+}
+
+void redis_address_move(struct redis_address *address, const char *what,
+			const struct redis_endpoint *endpoint)
+{
+	char text[URI_HOST_SIZE];
+
+	address->at = *endpoint;
+	snprintf(address->label, sizeof(address->label), "%s %s", what,
+		 uri_host_text(endpoint->host, endpoint->port, text, sizeof(text)));
+}
+
+void redis_address_finish(struct redis_address *address)
+{
+	memory_free_secret(address->password);
+	free(address->user);
+	free(address->unix_path);
+	free(address->tls.ca);
+	free(address->tls.cert);
+	free(address->tls.key);
+	free(address->tls.name);
 }
 
 /* ---- bytes ---- */

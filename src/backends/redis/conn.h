@@ -16,16 +16,32 @@
  */
 #pragma once
 
-#include <stdbool.h>
-#include <stddef.h>
 #include <stdint.h>
 
-#include "address.h"
+#include "tls.h"
 
-struct error;
 struct redisReader;
 struct redisReply;
-struct redis_tls_session;
+
+/* A server as another server names it. */
+struct redis_endpoint {
+	char host[256];
+	uint16_t port; /* 0: there is none, and host is "" */
+};
+
+struct redis_address {
+	bool encrypted; /* TLS */
+	bool master; /* a server that reports to be a replica counts as failed */
+	bool cluster; /* a node of a cluster, whose MOVED is followed */
+	bool age; /* ask for the age of the server with the first request */
+	struct redis_endpoint at; /* without a host: a Unix socket, or not known yet */
+	char *unix_path;
+	char *user; /* NULL: none */
+	char *password; /* NULL: none */
+	long db;
+	struct redis_tls tls;
+	char label[128]; /* for messages: "redis 127.0.0.1:6379" */
+};
 
 struct redis_conn {
 	const struct redis_address *address;
@@ -88,6 +104,22 @@ int redis_conn_poll(struct redis_conn *conn, struct redisReply **reply);
 
 /* Set *err to the meaning of an error reply, and to what can be done about it. */
 void redis_refusal(const struct redis_address *address, const char *text, struct error *err);
+
+/* ---- addresses ---- */
+
+/* Free what the address owns, and overwrite the password. */
+void redis_address_finish(struct redis_address *address);
+
+/*
+ * Read an endpoint: length bytes of host, without brackets. False: the host is empty, too long or
+ * has other characters than a name or an address, or the port is none.
+ */
+bool redis_endpoint_set(struct redis_endpoint *endpoint, const char *host, size_t length,
+			int64_t port);
+bool redis_endpoint_equal(const struct redis_endpoint *a, const struct redis_endpoint *b);
+/* Move address to another endpoint. what: "redis", for the label. */
+void redis_address_move(struct redis_address *address, const char *what,
+			const struct redis_endpoint *endpoint);
 
 /* ---- the form and meaning of replies ---- */
 

@@ -29,7 +29,6 @@
 
 #include "base/clock.h"
 #include "base/memory.h"
-#include "lock/uri.h"
 
 /*
  * For how long a sentinel's answer counts, in ms: enough for a connection and its first command.
@@ -430,84 +429,4 @@ const struct redisReply *redis_command(struct redis_client *client, const char *
 	const struct redis_call call = { .command = command };
 
 	return redis_ask(client, &call, err) ? NULL : client->servers[0].reply;
-}
-
-/* ---- the URI ---- */
-
-static int read_endpoints(struct redis_client *client, const struct uri *uri,
-			  uint16_t default_port, struct error *err)
-{
-	struct redis_route *route = client->route;
-
-	if (redis_address_tls(&client->servers[0].address, uri, err))
-		return -1;
-	return redis_endpoints_read(uri, default_port, &route->endpoints, &route->count, err);
-}
-
-int redis_cluster_read(struct redis_client *client, const struct uri *uri, struct error *err)
-{
-	client->servers[0].address.cluster = true;
-	client->route = memory_new(1, sizeof(*client->route));
-	client->route->cluster = true;
-	if (!uri->path[0] || !uri->path[1])
-		return read_endpoints(client, uri, 6379, err);
-	return error_set(err, ERROR_USAGE, 0, "redis+cluster: a cluster has no databases; leave "
-			 "out '%.100s'", uri->path);
-}
-
-/* Read "/MASTER" or "/MASTER/DB". */
-static int read_path(struct redis_client *client, const char *path, struct error *err)
-{
-	const char *db;
-
-	if (!path[0] || !path[1] || path[1] == '/')
-		return error_set(err, ERROR_USAGE, 0, "redis+sentinel: the name of the master is "
-				 "missing: redis+sentinel://HOST[:PORT][,HOST...]/MASTER[/DB]");
-	db = strchr(path + 1, '/');
-	client->route->master = db ? memory_copy_part(path + 1, (size_t)(db - path - 1))
-				   : memory_copy(path + 1);
-	return db && db[1] ? redis_address_db(&client->servers[0].address, db + 1, err) : 0;
-}
-
-static int read_login(struct redis_address *address, const struct uri *uri, struct error *err)
-{
-	address->user = memory_copy(uri_param(uri, "sentinel-user"));
-	address->password = memory_copy(uri->sentinel_password);
-	if (!address->user || address->password)
-		return 0;
-	return error_set(err, ERROR_USAGE, 0,
-			 "redis+sentinel: sentinel-user= needs sentinel-password-file=");
-}
-
-/* Read the TLS of the sentinels: that of the servers, unless ?sentinel-tls=no. */
-static int read_tls(struct redis_address *address, const struct uri *uri, struct error *err)
-{
-	const bool is_given = uri_param(uri, "sentinel-tls");
-	bool wanted;
-
-	if (redis_address_tls(address, uri, err) ||
-	    uri_param_flag(uri, "sentinel-tls", true, &wanted, err))
-		return -1;
-	if (is_given && !address->encrypted)
-		return error_set(err, ERROR_USAGE, 0,
-				 "redis+sentinel: ?sentinel-tls= is for TLS: add tls=yes");
-	address->encrypted &= wanted;
-	address->tls.off = "without TLS add ?sentinel-tls=no";
-	if (is_given)
-		address->tls.on = "with TLS drop ?sentinel-tls=no";
-	return 0;
-}
-
-int redis_sentinel_read(struct redis_client *client, const struct uri *uri, struct error *err)
-{
-	struct redis_client *sentinel = memory_new(1, sizeof(*sentinel));
-	struct redis_address *address;
-
-	redis_client_init(sentinel, 1);
-	address = &redis_client_add(sentinel)->address;
-	client->servers[0].address.master = true;
-	client->route = memory_new(1, sizeof(*client->route));
-	client->route->sentinel = sentinel;
-	return read_endpoints(client, uri, 26379, err) || read_tls(address, uri, err) ||
-	       read_path(client, uri->path, err) || read_login(address, uri, err) ? -1 : 0;
 }

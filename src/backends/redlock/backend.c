@@ -49,18 +49,6 @@ static int check_count(const struct uri *uri, struct error *err)
 			 : ", since an even number survives no more failures than one node fewer");
 }
 
-static int add_node(struct redis_client *client, const struct uri *uri,
-		    const struct uri_host *host, struct error *err)
-{
-	struct redis_address *address = &redis_client_add(client)->address;
-
-	if (redis_address_tcp(address, uri, host, err) || redis_address_tls(address, uri, err) ||
-	    redis_address_login(address, uri, err))
-		return -1;
-	address->age = true;
-	return 0;
-}
-
 static int read_uri(struct redis_client *client, const struct uri *uri, struct error *err)
 {
 	static const char *const known[] = {
@@ -73,9 +61,14 @@ static int read_uri(struct redis_client *client, const struct uri *uri, struct e
 		return -1;
 	if (client->patience_ms <= 0)
 		return error_set(err, ERROR_USAGE, 0, "?node-timeout= must be more than 0");
-	for (size_t i = 0; i < uri->host_count; i++)
-		if (add_node(client, uri, &uri->hosts[i], err))
+	for (size_t i = 0; i < uri->host_count; i++) {
+		struct redis_address *address = &client->servers[i].address;
+
+		if (redis_address_tcp(address, uri, &uri->hosts[i], err) ||
+		    redis_address_read(address, uri, err))
 			return -1;
+		address->age = true;
+	}
 	client->prefix = memory_copy(prefix ? prefix : REDIS_PREFIX);
 	return 0;
 }
@@ -84,7 +77,7 @@ static struct backend *redlock_open(const struct uri *uri, struct error *err)
 {
 	struct redlock *lock = memory_new(1, sizeof(*lock));
 
-	redis_client_init(&lock->client, REDIS_MOST_SERVERS);
+	redis_client_init(&lock->client, uri->host_count);
 	lock->client.attempt = redlock_attempt;
 	if (!read_uri(&lock->client, uri, err))
 		return &lock->client.base;

@@ -17,7 +17,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "backends/redis/address.h"
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/memory.h"
