@@ -335,13 +335,10 @@ static struct backend *redis_open(const struct uri *uri, struct error *err)
 
 int redis_connect(struct backend *backend, const struct request *request, struct error *err)
 {
-	static const struct redis_call reach = { .what = NULL };
+	struct redis_call reach = { .timeout_ms = backend->connect_timeout_ms };
 	struct redis_client *client = redis_from_backend(backend);
 
-	if (!redisson_admits(client, request, err))
-		return -1;
-	return client->route ? redis_ask(client, &reach, err)
-			     : redis_reach(client, backend->connect_timeout_ms, err);
+	return redisson_admits(client, request, err) ? redis_ask_majority(client, &reach, err) : -1;
 }
 
 #define TEXT_OF(number) #number

@@ -223,14 +223,9 @@ int redis_check(struct backend *backend, struct findings *findings, struct error
 int redis_ping(struct backend *backend, struct error *err)
 {
 	static const char *const ping[] = { "PING", NULL };
-	struct redis_client *client = redis_from_backend(backend);
 	struct redis_call call = { .command = ping };
-	int answered;
 
-	if (redis_run(client, NULL, &call, err))
-		return -1;
-	answered = redis_count(client, SERVER_ANSWERED);
-	return answered >= client->quorum ? 0 : redis_no_majority(client, answered, err);
+	return redis_ask_majority(redis_from_backend(backend), &call, err);
 }
 
 /* Check only that the servers answer: locks need nothing that has to be created. */

@@ -27,12 +27,6 @@ static struct redis_conn *conn_of(struct redis_server *server, const struct redi
 	return call->wake ? &server->wake : &server->main;
 }
 
-/* Does the call only connect? */
-static bool is_empty(const struct redis_call *call)
-{
-	return !call->what && !call->command;
-}
-
 /* ---- the object ---- */
 
 void redis_client_init(struct redis_client *client, size_t count)
@@ -148,31 +142,24 @@ static void look_up_all(struct redis_client *client)
 	client->looked_up_ms = clock_boot_ms();
 }
 
-/*
- * Begin to connect unless conn is open. A round tries each address once, and the first one twice.
- * Returns 0, or -1 if no address is left, and sets *err if one was tried.
- */
+/* Begin to connect to the next address. Returns 0, or -1 and sets *err. */
 static int begin_connection(struct redis_server *server, struct redis_conn *conn,
 			    struct error *err)
 {
 	const struct net_address *address;
 	int fd = -1;
 
-	if (redis_conn_is_open(conn))
-		return 0;
-	if (server->found_count < 1)
-		*err = server->unresolved;
-	while (fd < 0 && server->tries <= server->found_count && server->found_count > 0) {
+	server->tries++;
+	if (server->found_count > 0) {
 		server->next %= server->found_count;
 		address = &server->found[server->next];
 		fd = net_connect_begin((const struct sockaddr *)&address->address,
 				       address->length, err);
-		server->tries++;
-		if (fd < 0)
-			server->next++;
+	} else {
+		*err = server->unresolved;
 	}
 	if (fd < 0)
-		return -1;
+		return error_prefix(err, "%s", server->address.label);
 	redis_conn_begin(conn, fd, conn == &server->wake);
 	return 0;
 }
@@ -218,25 +205,6 @@ static void send_request(const struct redis_client *client, struct redis_server 
 	server->as_text = as_text;
 }
 
-/* Begin to connect if there is no connection. The request follows once there is one. */
-static void begin_request(struct redis_server *server, const struct redis_call *call)
-{
-	struct error err = server->error;
-
-	server->state = SERVER_FAILED;
-	server->sent = false;
-	if (begin_connection(server, conn_of(server, call), &err)) {
-		server->unreached = true;
-		/* Keep an earlier error: this one may only mean that this host has no IPv6. */
-		if (server->error.kind == ERROR_NONE) {
-			server->error = err;
-			error_prefix(&server->error, "%s", server->address.label);
-		}
-		return;
-	}
-	server->state = SERVER_ASKED;
-}
-
 bool redis_server_drain(struct redis_server *server)
 {
 	redisReply *reply = NULL;
@@ -247,11 +215,6 @@ bool redis_server_drain(struct redis_server *server)
 	freeReplyObject(reply);
 	redis_conn_close(&server->main);
 	return true;
-}
-
-static bool is_release(const struct redis_call *call)
-{
-	return call->what && !strcmp(call->what, "release");
 }
 
 static void begin_server(const struct redis_client *client, struct redis_server *server,
@@ -265,33 +228,36 @@ static void begin_server(const struct redis_client *client, struct redis_server 
 	server->error = (struct error){ 0 };
 	if (call->servers && !(call->servers & 1u << (server - client->servers)))
 		return;
+	server->state = SERVER_ASKED;
 	/* The answers may be there: while calls fail, the engine reads no events. */
 	if (server->main.ignored >= MOST_STALE)
 		redis_server_drain(server);
-	if (server->main.ignored < MOST_STALE || is_release(call)) {
-		begin_request(server, call);
+	if (server->main.ignored < MOST_STALE || (call->what && !strcmp(call->what, "release")))
 		return;
-	}
 	server->state = SERVER_FAILED;
 	error_set(&server->error, ERROR_UNAVAILABLE, ETIMEDOUT, "%s: no answer",
 		  server->address.label);
 }
 
 /*
- * Handle a failed connection: try the next address, or send the request once more over a new
- * connection.
+ * Handle a failed connection. Until a round has tried each address, it goes on with the next one. A
+ * request that was sent is sent once more, over a new connection.
  */
-static void end_connection(struct redis_server *server, const struct redis_call *call)
+static void end_connection(struct redis_server *server, struct redis_conn *conn,
+			   const struct error *err)
 {
-	const bool final = server->error.kind != ERROR_UNAVAILABLE;
+	const bool final = err->kind != ERROR_UNAVAILABLE;
 
+	/* Keep an earlier error: a later one may only mean that this host has no IPv6. */
+	if (redis_conn_is_open(conn) || server->error.kind == ERROR_NONE)
+		server->error = *err;
 	server->resent |= server->sent;
 	server->next += !server->sent && server->tries && !final;
-	redis_conn_close(conn_of(server, call));
-	server->state = SERVER_FAILED;
+	server->sent = false;
 	server->unreached = true;
-	if (!final && server->tries < (server->resent ? 2 : server->found_count))
-		begin_request(server, call);
+	redis_conn_close(conn);
+	if (final || server->tries >= server->found_count + server->resent)
+		server->state = SERVER_FAILED;
 }
 
 /* Take the answer to this round's request, or the end of connecting. */
@@ -299,19 +265,20 @@ static void take_answer(const struct redis_client *client, struct redis_server *
 			const struct redis_call *call)
 {
 	server->unreached = false;
+	server->error = (struct error){ 0 };
 	server->state = SERVER_ANSWERED;
 	if (!server->reply || server->reply->type != REDIS_REPLY_ERROR)
 		return;
+	if (call->what && !server->as_text && !strncmp(server->reply->str, "NOSCRIPT", 8)) {
+		freeReplyObject(server->reply);
+		server->reply = NULL;
+		server->state = SERVER_ASKED;
+		send_request(client, server, call, true);
+		return;
+	}
 	server->state = SERVER_FAILED;
 	server->sent = redis_is_torn(server->reply->str);
 	redis_refusal(&server->address, server->reply->str, &server->error);
-	if (!call->what || server->as_text || strncmp(server->reply->str, "NOSCRIPT", 8) != 0)
-		return;
-	freeReplyObject(server->reply);
-	server->reply = NULL;
-	server->error = (struct error){ 0 };
-	server->state = SERVER_ASKED;
-	send_request(client, server, call, true);
 }
 
 /* Continue with one server until it has to be waited for. */
@@ -324,8 +291,10 @@ static void step_server(const struct redis_client *client, struct redis_server *
 
 	while (server->state == SERVER_ASKED) {
 		err = (struct error){ 0 };
-		state = redis_conn_reach(conn, &err);
-		if (state > 0 && !is_empty(call)) {
+		state = redis_conn_is_open(conn) ? 0 : begin_connection(server, conn, &err);
+		if (!state)
+			state = redis_conn_reach(conn, &err);
+		if (state > 0 && (call->what || call->command)) {
 			/*
 			 * Behind an unanswered request, send a script as its text: the answer
 			 * NOSCRIPT might never be read.
@@ -336,11 +305,10 @@ static void step_server(const struct redis_client *client, struct redis_server *
 		}
 		if (state == 0)
 			break;
-		server->error = err;
 		if (state > 0)
 			take_answer(client, server, call);
 		else
-			end_connection(server, call);
+			end_connection(server, conn, &err);
 		readable = false;
 	}
 }
@@ -447,6 +415,7 @@ int redis_round(struct redis_client *client, const struct redis_call *call, stru
 	int64_t most_ms, patience_ms, until_ms;
 	bool goes_on = true, polled = false;
 
+	look_up_all(client);
 	for (int i = 0; i < client->count; i++)
 		begin_server(client, &client->servers[i], call);
 	for (int i = 0; i < client->count; i++)
@@ -511,14 +480,8 @@ int redis_no_majority(const struct redis_client *client, int answered, struct er
 
 /* ---- calls ---- */
 
-static bool is_majority(const struct redis_client *client, const void *state)
-{
-	(void)state;
-	return redis_count(client, SERVER_ANSWERED) >= client->quorum;
-}
-
-/* Connect to the single server. An address that does not answer leaves time for the others. */
-static int connect_server(struct redis_client *client, int64_t limit_ms, struct error *err)
+/* An address that does not answer leaves time for the others. */
+int redis_reach(struct redis_client *client, int64_t limit_ms, struct error *err)
 {
 	const int64_t until_ms = clock_boot_ms() + limit_ms;
 	struct redis_server *server = &client->servers[0];
@@ -540,29 +503,13 @@ static int connect_server(struct redis_client *client, int64_t limit_ms, struct 
 	return server->state == SERVER_ANSWERED ? 0 : redis_no_majority(client, 0, err);
 }
 
-int redis_reach(struct redis_client *client, int64_t limit_ms, struct error *err)
-{
-	const struct redis_call call = {
-		.least = client->quorum, .timeout_ms = limit_ms, .decided = is_majority,
-	};
-
-	if (client->count == 1)
-		return connect_server(client, limit_ms, err);
-	look_up_all(client);
-	if (redis_round(client, &call, err))
-		return -1;
-	if (is_majority(client, NULL))
-		return 0;
-	return redis_no_majority(client, redis_count(client, SERVER_ANSWERED), err);
-}
-
 /*
  * Make the names of all keys that have none yet, in one slot of a cluster: Redis puts keys with the
  * same text in braces into one slot. A name may have such a text, which then also counts with a
  * suffix (Redis cluster specification, "Hash tags"). The second colon behind it tells the keys of
  * the lock "{a}" from those of "a".
  */
-static void make_keys(char *keys[static REDIS_KEYS])
+static void name_keys(char *keys[static REDIS_KEYS])
 {
 	static const char *const suffixes[REDIS_KEYS] = {
 		[KEY_HOLDERS] = ":holders", [KEY_QUEUE] = ":queue", [KEY_WAITERS] = ":waiters",
@@ -576,15 +523,14 @@ static void make_keys(char *keys[static REDIS_KEYS])
 						keys[KEY_LOCK], suffixes[i]);
 }
 
-void redis_begin(struct redis_client *client, const char *name)
+void redis_make_keys(struct redis_client *client, const char *name)
 {
-	if (name && !client->keys[KEY_LOCK]) {
-		client->keys[KEY_LOCK] = memory_format("%s%s", client->prefix, name);
-		if (client->kind)
-			redisson_make_keys(client);
-		make_keys(client->keys);
-	}
-	look_up_all(client);
+	if (client->keys[KEY_LOCK])
+		return;
+	client->keys[KEY_LOCK] = memory_format("%s%s", client->prefix, name);
+	if (client->kind)
+		redisson_make_keys(client);
+	name_keys(client->keys);
 }
 
 int redis_odd(struct redis_server *server, struct error *err)
@@ -592,10 +538,4 @@ int redis_odd(struct redis_server *server, struct error *err)
 	redis_conn_close(&server->main);
 	return error_set(err, ERROR_UNAVAILABLE, 0, "%s: unexpected reply",
 			 server->address.label);
-}
-
-const char *redis_digits(int64_t number, char buf[static REDIS_DIGITS_SIZE])
-{
-	text_digits(buf, (uint64_t)number);
-	return buf;
 }

@@ -161,10 +161,10 @@ void redis_client_init(struct redis_client *client, size_t count);
 /* Close the connections and free what the client owns, but not itself. */
 void redis_client_finish(struct redis_client *client);
 
-/* Prepare a call: make the keys of name, unless that is NULL, and look up the servers. */
-void redis_begin(struct redis_client *client, const char *name);
+/* Make the names of the keys of a lock, unless there are some. */
+void redis_make_keys(struct redis_client *client, const char *name);
 
-/* Connect to a majority of the servers within limit_ms. Returns 0, or -1 and sets *err. */
+/* Connect to the only server within limit_ms. Returns 0, or -1 and sets *err. */
 int redis_reach(struct redis_client *client, int64_t limit_ms, struct error *err);
 
 /*
@@ -219,7 +219,11 @@ int64_t redis_event(struct backend *backend);
 
 /* Write a number that is not negative in decimal digits. Returns buf. */
 #define REDIS_DIGITS_SIZE TEXT_DIGITS_SIZE
-const char *redis_digits(int64_t number, char buf[static REDIS_DIGITS_SIZE]);
+static inline const char *redis_digits(int64_t number, char buf[static REDIS_DIGITS_SIZE])
+{
+	text_digits(buf, (uint64_t)number);
+	return buf;
+}
 
 /* ---- route.c: finding the server that has a lock where that server can change ---- */
 
@@ -238,6 +242,15 @@ int redis_ask(struct redis_client *client, const struct redis_call *call, struct
  */
 const struct redisReply *redis_command(struct redis_client *client, const char *const *command,
 				       struct error *err);
+
+/*
+ * Run a call about the lock name, or about none (NULL), and wait for a majority where all are
+ * asked. Returns 0, or -1 and sets *err: cancelled, or the only server did not answer.
+ */
+int redis_run(struct redis_client *client, const char *name, struct redis_call *call,
+	      struct error *err);
+/* Run a call about no lock until a majority has answered. Returns 0, or -1 and sets *err. */
+int redis_ask_majority(struct redis_client *client, struct redis_call *call, struct error *err);
 
 /* Ask sentinel number which for the master, for limit_ms at most. Returns 0 or -1. */
 int redis_sentinel_ask(struct redis_client *client, size_t which, int64_t limit_ms,
@@ -292,12 +305,6 @@ void redisson_make_keys(struct redis_client *client);
 
 /* ---- hold.c ---- */
 
-/*
- * Run a call about the lock name, and wait for a majority where all are asked. Returns 0, or -1 and
- * sets *err: cancelled, or the only server did not answer.
- */
-int redis_run(struct redis_client *client, const char *name, struct redis_call *call,
-	      struct error *err);
 /*
  * Complete call to acquire, with a fence of at least least, and run it. 0: the server's clock gives
  * the fence, and nobody passes the queue. Returns as redis_run().

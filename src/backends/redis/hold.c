@@ -28,15 +28,6 @@ struct standing {
 	bool refused;			/* the TTL is too long for this kind of lock */
 };
 
-int redis_run(struct redis_client *client, const char *name, struct redis_call *call,
-	      struct error *err)
-{
-	redis_begin(client, name);
-	if (!call->servers)
-		call->least = client->quorum;
-	return client->count == 1 ? redis_ask(client, call, err) : redis_round(client, call, err);
-}
-
 /* Read the reply of renew, release or break (lua/common.lua). False: it is not valid. */
 static bool read_answer(const struct redis_client *client, struct redis_server *server,
 			struct standing *standing)

@@ -430,3 +430,29 @@ const struct redisReply *redis_command(struct redis_client *client, const char *
 
 	return redis_ask(client, &call, err) ? NULL : client->servers[0].reply;
 }
+
+int redis_run(struct redis_client *client, const char *name, struct redis_call *call,
+	      struct error *err)
+{
+	if (name)
+		redis_make_keys(client, name);
+	if (!call->servers)
+		call->least = client->quorum;
+	return client->count == 1 ? redis_ask(client, call, err) : redis_round(client, call, err);
+}
+
+static bool is_majority(const struct redis_client *client, const void *state)
+{
+	(void)state;
+	return redis_count(client, SERVER_ANSWERED) >= client->quorum;
+}
+
+int redis_ask_majority(struct redis_client *client, struct redis_call *call, struct error *err)
+{
+	call->decided = is_majority;
+	if (redis_run(client, NULL, call, err))
+		return -1;
+	if (is_majority(client, NULL))
+		return 0;
+	return redis_no_majority(client, redis_count(client, SERVER_ANSWERED), err);
+}
