@@ -26,7 +26,7 @@ static void take_route_apart(const redisReply *reply)
 	client = redis_from_backend(redis_ops.open(&uri, &err));
 	uri_finish(&uri);
 	from = &client->servers[0].address;
-	redis_address_move(from, "redis", &(struct redis_endpoint){ .host = "h", .port = 1 });
+	redis_address_move(from, &(struct redis_endpoint){ .host = "h", .port = 1 });
 	if (reply->type == REDIS_REPLY_ERROR)
 		redis_after_error(client, reply->str);
 	INVARIANT(redis_cluster_endpoint(client->route)->port &&

@@ -18,7 +18,7 @@ static struct redis_route *open_route(const char *text)
 
 	CHECK_INT(uri_parse(&uri, text, &err), 0);
 	client = redis_from_backend(redis_ops.open(&uri, &err));
-	redis_address_move(&client->servers[0].address, "redis",
+	redis_address_move(&client->servers[0].address,
 			   &(struct redis_endpoint){ .host = "10.0.0.9", .port = 7009 });
 	uri_finish(&uri);
 	return client->route;

@@ -153,7 +153,7 @@ int redis_address_tcp(struct redis_address *address, const struct uri *uri,
 	if ((uri->path[0] && read_db(address, uri->path + 1, err)) ||
 	    read_endpoint(&endpoint, uri, host, DEFAULT_PORT, err))
 		return -1;
-	redis_address_move(address, "redis", &endpoint);
+	redis_address_move(address, &endpoint);
 	return 0;
 }
 
@@ -258,6 +258,7 @@ static int read_sentinel(struct redis_client *client, const struct uri *uri, str
 	client->servers[0].address.master = true;
 	sentinel = client->route->sentinel = memory_new(1, sizeof(*sentinel));
 	redis_client_init(sentinel, 1);
+	sentinel->servers[0].address.sentinel = true;
 	return read_sentinel_login(&sentinel->servers[0].address, uri, err) ||
 			       read_master(client, uri->path, err)
 		       ? -1

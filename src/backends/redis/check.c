@@ -83,7 +83,7 @@ static void check_info(struct redis_client *client, struct findings *findings)
 	static const char *const get[] = { "CONFIG", "GET", "appendfsync", NULL };
 	char facts[FACTS][32] = { "" };
 	struct error err = { 0 };
-	const redisReply *reply = redis_command(client, argv, &err);
+	const redisReply *reply = redis_command(client, NULL, argv, &err);
 
 	if (!reply || reply->type != REDIS_REPLY_STRING) {
 		findings_add(findings, FINDING_WARNING, "info",
@@ -94,7 +94,7 @@ static void check_info(struct redis_client *client, struct findings *findings)
 	for (size_t i = 0; i < sizeof(info_fields) / sizeof(info_fields[0]); i++)
 		redis_info_field(reply->str, info_fields[i], facts[i], sizeof(facts[i]));
 	/* Many managed servers forbid it. */
-	reply = redis_command(client, get, &err);
+	reply = redis_command(client, NULL, get, &err);
 	if (reply && redis_has_shape(reply, ".s"))
 		snprintf(facts[FSYNC], sizeof(facts[FSYNC]), "%s", reply->element[1]->str);
 	snprintf(facts[WANTED], sizeof(facts[WANTED]), "%lld", (long long)client->replicas);
@@ -107,7 +107,7 @@ static void check_clock(struct redis_client *client, struct findings *findings)
 	static const char *const time[] = { "TIME", NULL };
 	const int64_t before_ms = clock_wall_ms();
 	struct error err = { 0 };
-	const redisReply *reply = redis_command(client, time, &err);
+	const redisReply *reply = redis_command(client, NULL, time, &err);
 
 	if (!reply || !redis_has_shape(reply, "ss"))
 		findings_add(findings, FINDING_WARNING, "clock", NULL, "cannot be read: %.180s",
@@ -164,44 +164,42 @@ static void check_sentinel(struct redis_client *client, size_t which, struct fin
 			     uri_host_text(named.host, named.port, other, sizeof(other)));
 }
 
-/* Check one node of the URI. Returns 0 also after a failure, because other nodes may be fit. */
-static int check_node(struct redis_client *client, void *context, struct error *err)
+/* Check one node of the URI. */
+static void check_node(struct redis_client *client, size_t which, struct findings *findings)
 {
 	static const char *const argv[] = { "CLUSTER", "INFO", NULL };
 	const char *name = client->servers[0].address.label + sizeof("redis ") - 1;
-	struct findings *findings = context;
-	const redisReply *reply = redis_command(client, argv, err);
+	struct error err = { 0 };
+	const redisReply *reply = redis_command(client, &client->route->endpoints[which], argv,
+						&err);
 	char state[16] = "";
 
 	if (reply && reply->type == REDIS_REPLY_STRING)
 		redis_info_field(reply->str, "cluster_state", state, sizeof(state));
 	if (!reply)
-		findings_add(findings, FINDING_WARNING, "node", err->kind == ERROR_REFUSED
+		findings_add(findings, FINDING_WARNING, "node", err.kind == ERROR_REFUSED
 			     ? "allow CLUSTER INFO, to have the cluster checked"
 			     : "repair this node, or take it out of the URI",
-			     "%.200s", err->message);
+			     "%.200s", err.message);
 	else if (!strcmp(state, "ok"))
 		findings_add(findings, FINDING_OK, "node", NULL, "%.120s: cluster_state is ok",
 			     name);
 	else
 		findings_add(findings, FINDING_WARNING, "cluster", "see CLUSTER NODES at this node",
 			     "%.120s: cluster_state is %s: it refuses all locks", name, state);
-	return 0;
 }
 
 static void check_route(struct redis_client *client, struct findings *findings)
 {
 	struct redis_route *route = client->route;
-	const bool cluster = route->cluster;
-	struct error ignored = { 0 };
 
-	if (cluster)
-		redis_visit(client, route->endpoints, route->count, check_node, findings,
-				 &ignored);
-	for (size_t i = 0; i < route->count && !cluster; i++)
-		check_sentinel(client, i, findings);
+	for (size_t i = 0; i < route->count; i++)
+		if (route->cluster)
+			check_node(client, i, findings);
+		else
+			check_sentinel(client, i, findings);
 	if (route->count == 1)
-		findings_add(findings, FINDING_NOTE, cluster ? "node" : "sentinel",
+		findings_add(findings, FINDING_NOTE, route->cluster ? "node" : "sentinel",
 			     "name more of them, so that this one may be gone",
 			     "the URI names one");
 }

@@ -238,10 +238,12 @@ static inline const char *redis_digits(int64_t number, char buf[static REDIS_DIG
  */
 int redis_ask(struct redis_client *client, const struct redis_call *call, struct error *err);
 /*
- * Send a command, which ends with NULL, as redis_ask(). Returns the reply, or NULL and sets *err.
+ * Send a command, which ends with NULL, as redis_ask(), or with an endpoint to this server alone.
+ * Returns the reply, or NULL and sets *err.
  */
-const struct redisReply *redis_command(struct redis_client *client, const char *const *command,
-				       struct error *err);
+const struct redisReply *redis_command(struct redis_client *client,
+				       const struct redis_endpoint *endpoint,
+				       const char *const *command, struct error *err);
 
 /*
  * Run a call about the lock name, or about none (NULL), and wait for a majority where all are
@@ -256,16 +258,9 @@ int redis_ask_majority(struct redis_client *client, struct redis_call *call, str
 int redis_sentinel_ask(struct redis_client *client, size_t which, int64_t limit_ms,
 		       struct redis_endpoint *endpoint, struct error *err);
 
-/*
- * Call visit(), whose commands go to this server alone, for each of these endpoints, and stop when
- * one returns -1. 0 or -1.
- */
-typedef int redis_visit_fn(struct redis_client *client, void *context, struct error *err);
-int redis_visit(struct redis_client *client, const struct redis_endpoint *endpoints, size_t count,
-		redis_visit_fn *visit, void *context, struct error *err);
-/* Visit each server that may have locks. */
-int redis_visit_all(struct redis_client *client, redis_visit_fn *visit, void *context,
-		    struct error *err);
+/* Ask for the masters of the cluster. The caller frees *endpoints. Returns 0 or -1. */
+int redis_ask_masters(struct redis_client *client, struct redis_endpoint **endpoints, size_t *count,
+		      struct error *err);
 
 /* ---- the decisions, for route.c and its unit test ---- */
 

@@ -99,13 +99,13 @@ bool redis_endpoint_equal(const struct redis_endpoint *a, const struct redis_end
 	return a->port == b->port && !strcmp(a->host, b->host);
 }
 
-void redis_address_move(struct redis_address *address, const char *what,
-			const struct redis_endpoint *endpoint)
+void redis_address_move(struct redis_address *address, const struct redis_endpoint *endpoint)
 {
 	char text[URI_HOST_SIZE];
 
 	address->at = *endpoint;
-	snprintf(address->label, sizeof(address->label), "%s %s", what,
+	snprintf(address->label, sizeof(address->label), "%s %s",
+		 address->sentinel ? "sentinel" : "redis",
 		 uri_host_text(endpoint->host, endpoint->port, text, sizeof(text)));
 }
 

@@ -26,21 +26,22 @@ struct redisReply;
 /* A server as another server names it. */
 struct redis_endpoint {
 	char host[256];
-	uint16_t port; /* 0: there is none, and host is "" */
+	uint16_t port;		/* 0: there is none, and host is "" */
 };
 
 struct redis_address {
-	bool encrypted; /* TLS */
-	bool master; /* a server that reports to be a replica counts as failed */
-	bool cluster; /* a node of a cluster, whose MOVED is followed */
-	bool age; /* ask for the age of the server with the first request */
-	struct redis_endpoint at; /* without a host: a Unix socket, or not known yet */
+	bool encrypted;		/* TLS */
+	bool master;		/* a server that reports to be a replica counts as failed */
+	bool sentinel;
+	bool cluster;		/* a node of a cluster, whose MOVED is followed */
+	bool age;		/* ask for the age of the server with the first request */
+	struct redis_endpoint at;	/* without a host: a Unix socket, or not known yet */
 	char *unix_path;
-	char *user; /* NULL: none */
-	char *password; /* NULL: none */
+	char *user;		/* NULL: none */
+	char *password;		/* NULL: none */
 	long db;
 	struct redis_tls tls;
-	char label[128]; /* for messages: "redis 127.0.0.1:6379" */
+	char label[128];	/* for messages: "redis 127.0.0.1:6379" */
 };
 
 struct redis_conn {
@@ -117,9 +118,8 @@ void redis_address_finish(struct redis_address *address);
 bool redis_endpoint_set(struct redis_endpoint *endpoint, const char *host, size_t length,
 			int64_t port);
 bool redis_endpoint_equal(const struct redis_endpoint *a, const struct redis_endpoint *b);
-/* Move address to another endpoint. what: "redis", for the label. */
-void redis_address_move(struct redis_address *address, const char *what,
-			const struct redis_endpoint *endpoint);
+/* Move address to another endpoint. */
+void redis_address_move(struct redis_address *address, const struct redis_endpoint *endpoint);
 
 /* ---- the form and meaning of replies ---- */
 

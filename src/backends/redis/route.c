@@ -44,19 +44,15 @@ static void next_endpoint(struct redis_route *route)
 	route->next = (route->next + 1) % route->count;
 }
 
-static void move_to(struct redis_server *server, const char *what,
-		    const struct redis_endpoint *endpoint)
+static void go_to(struct redis_client *client, const struct redis_endpoint *endpoint)
 {
+	struct redis_server *server = &client->servers[0];
+
 	if (redis_endpoint_equal(&server->address.at, endpoint))
 		return;
 	redis_server_leave(server);
-	redis_address_move(&server->address, what, endpoint);
+	redis_address_move(&server->address, endpoint);
 	server->found_count = 0;
-}
-
-static void go_to(struct redis_client *client, const struct redis_endpoint *endpoint)
-{
-	move_to(&client->servers[0], "redis", endpoint);
 }
 
 /* ---- Sentinel ---- */
@@ -87,11 +83,10 @@ int redis_sentinel_ask(struct redis_client *client, size_t which, int64_t limit_
 	const redisReply *reply;
 	int result;
 
-	move_to(&sentinel->servers[0], "sentinel", &route->endpoints[which]);
 	sentinel->base = client->base;
 	sentinel->base.connect_timeout_ms = sentinel->base.timeout_ms = limit_ms;
 	sentinel->until_ms = clock_boot_ms() + limit_ms;
-	reply = redis_command(sentinel, argv, err);
+	reply = redis_command(sentinel, &route->endpoints[which], argv, err);
 	result = reply ? read_named(route, reply, endpoint, err) : -1;
 	redis_server_leave(&sentinel->servers[0]);
 	return result;
@@ -216,42 +211,18 @@ bool redis_read_masters(const redisReply *reply, const struct redis_endpoint *fr
 	return true;
 }
 
-int redis_visit(struct redis_client *client, const struct redis_endpoint *endpoints, size_t count,
-		redis_visit_fn *visit, void *context, struct error *err)
-{
-	struct redis_route *route = client->route;
-	int result = 0;
-
-	/* Commands go to the visited server, without a route. */
-	client->route = NULL;
-	for (size_t i = 0; i < count && !result; i++) {
-		go_to(client, &endpoints[i]);
-		result = visit(client, context, err);
-	}
-	client->route = route;
-	return result;
-}
-
-int redis_visit_all(struct redis_client *client, redis_visit_fn *visit, void *context,
-		    struct error *err)
+int redis_ask_masters(struct redis_client *client, struct redis_endpoint **endpoints, size_t *count,
+		      struct error *err)
 {
 	static const char *const slots[] = { "CLUSTER", "SLOTS", NULL };
 	struct redis_server *server = &client->servers[0];
-	struct redis_endpoint *endpoints;
-	const redisReply *reply;
-	size_t count;
-	int result;
+	const redisReply *reply = redis_command(client, NULL, slots, err);
 
-	if (!client->route || !client->route->cluster)
-		return visit(client, context, err);
-	reply = redis_command(client, slots, err);
 	if (!reply)
 		return -1;
-	if (!redis_read_masters(reply, &server->address.at, &endpoints, &count))
-		return redis_odd(server, err);
-	result = redis_visit(client, endpoints, count, visit, context, err);
-	free(endpoints);
-	return result;
+	if (redis_read_masters(reply, &server->address.at, endpoints, count))
+		return 0;
+	return redis_odd(server, err);
 }
 
 /* ---- the loop ---- */
@@ -300,22 +271,25 @@ int64_t redis_after_error(struct redis_client *client, const char *text)
 	return REDIS_ROUTE_PAUSE_MS;
 }
 
-/* Connect to the server that may have the lock. Returns 0 if connected, or a pause. */
-static int64_t connect_there(struct redis_client *client, struct error *err)
+/* Connect to the server that may have the lock. Returns 0, or -1 and sets *pause_ms. */
+static int connect_there(struct redis_client *client, int64_t *pause_ms, struct error *err)
 {
 	struct redis_route *route = client->route;
 	struct redis_endpoint endpoint;
 
+	*pause_ms = REDIS_ROUTE_ENDS;
 	if (redis_conn_is_open(&client->servers[0].main))
 		return 0;
 	if (route->cluster)
 		endpoint = *redis_cluster_endpoint(route);
 	else if (locate_master(client, step_limit(client), &endpoint, err))
-		return REDIS_ROUTE_ENDS;
+		return -1;
 	go_to(client, &endpoint);
 	if (!redis_reach(client, step_limit(client), err))
 		return 0;
-	return err->kind == ERROR_UNAVAILABLE ? redis_after_loss(route) : REDIS_ROUTE_ENDS;
+	if (err->kind == ERROR_UNAVAILABLE)
+		*pause_ms = redis_after_loss(route);
+	return -1;
 }
 
 /* Send the request. Returns the pause before another try, or REDIS_ROUTE_ENDS. */
@@ -326,8 +300,8 @@ static int64_t try_there(struct redis_client *client, const struct redis_call *c
 	struct redis_server *server = &client->servers[0];
 	int64_t pause_ms;
 
-	if (redis_round(client, call, err))
-		return REDIS_ROUTE_ENDS;
+	if (connect_there(client, &pause_ms, err) || redis_round(client, call, err))
+		return pause_ms;
 	route->asking = false;
 	if (server->state == SERVER_ANSWERED && is_named(client, step_limit(client))) {
 		route->lost = 0;
@@ -340,15 +314,14 @@ static int64_t try_there(struct redis_client *client, const struct redis_call *c
 		pause_ms = 0;
 	} else if (server->reply) {
 		pause_ms = redis_after_error(client, server->reply->str);
-		/* This state of the server is temporary. */
-		if (pause_ms != REDIS_ROUTE_ENDS)
-			server->error.kind = ERROR_UNAVAILABLE;
-	} else {
-		pause_ms = server->error.kind == ERROR_UNAVAILABLE ? redis_after_loss(route)
-								   : REDIS_ROUTE_ENDS;
+	} else if (server->error.kind == ERROR_UNAVAILABLE) {
+		pause_ms = redis_after_loss(route);
 	}
 	server->state = SERVER_FAILED;
 	*err = server->error;
+	/* This state of the server is temporary. */
+	if (pause_ms != REDIS_ROUTE_ENDS)
+		err->kind = ERROR_UNAVAILABLE;
 	return pause_ms;
 }
 
@@ -383,9 +356,6 @@ static int ask_routed(struct redis_client *client, const struct redis_call *call
 		before = *err;
 		*err = (struct error){ 0 };
 		server->state = SERVER_UNASKED;
-		pause_ms = connect_there(client, err);
-		if (!redis_conn_is_open(&server->main))
-			continue;
 		pause_ms = try_there(client, call, err);
 		if (pause_ms == REDIS_ROUTE_ENDS)
 			break;
@@ -423,12 +393,21 @@ int redis_ask(struct redis_client *client, const struct redis_call *call, struct
 	return -1;
 }
 
-const struct redisReply *redis_command(struct redis_client *client, const char *const *command,
-				       struct error *err)
+const struct redisReply *redis_command(struct redis_client *client,
+				       const struct redis_endpoint *endpoint,
+				       const char *const *command, struct error *err)
 {
 	const struct redis_call call = { .command = command };
+	struct redis_route *route = client->route;
+	int failed;
 
-	return redis_ask(client, &call, err) ? NULL : client->servers[0].reply;
+	if (endpoint) {
+		client->route = NULL;
+		go_to(client, endpoint);
+	}
+	failed = redis_ask(client, &call, err);
+	client->route = route;
+	return failed ? NULL : client->servers[0].reply;
 }
 
 int redis_run(struct redis_client *client, const char *name, struct redis_call *call,

@@ -94,8 +94,9 @@ static void list_key(const struct redis_client *client, const redisReply *key,
 		name_list_add(names, text + prefix, (size_t)(end - text) - prefix);
 }
 
-/* Add the names of the locks on one server to context, a struct name_list. */
-static int scan_server(struct redis_client *client, void *context, struct error *err)
+/* Add the names of the locks on one server. endpoint: see redis_command(). */
+static int scan_server(struct redis_client *client, const struct redis_endpoint *endpoint,
+		       struct name_list *names, struct error *err)
 {
 	char cursor[32] = "0", *pattern = make_pattern(client);
 	const char *const get[] = { "SCAN", cursor, "MATCH", pattern, "COUNT", "1000", NULL };
@@ -103,7 +104,7 @@ static int scan_server(struct redis_client *client, void *context, struct error 
 	int failed = 0;
 
 	do {
-		reply = redis_command(client, get, err);
+		reply = redis_command(client, endpoint, get, err);
 		if (!reply || !redis_has_shape(reply, "sa")) {
 			failed = reply ? redis_odd(&client->servers[0], err) : -1;
 			break;
@@ -111,10 +112,27 @@ static int scan_server(struct redis_client *client, void *context, struct error 
 		keys = reply->element[1];
 		for (size_t i = 0; i < keys->elements; i++)
 			if (keys->element[i]->type == REDIS_REPLY_STRING)
-				list_key(client, keys->element[i], context);
+				list_key(client, keys->element[i], names);
 		snprintf(cursor, sizeof(cursor), "%.30s", reply->element[0]->str);
 	} while (strcmp(cursor, "0") != 0);
 	free(pattern);
+	return failed;
+}
+
+/* List the names on each server that may have locks. */
+static int list_names(struct redis_client *client, struct name_list *names, struct error *err)
+{
+	struct redis_endpoint *endpoints;
+	size_t count;
+	int failed = 0;
+
+	if (!client->route || !client->route->cluster)
+		return scan_server(client, NULL, names, err);
+	if (redis_ask_masters(client, &endpoints, &count, err))
+		return -1;
+	for (size_t i = 0; i < count && !failed; i++)
+		failed = scan_server(client, &endpoints[i], names, err);
+	free(endpoints);
 	return failed;
 }
 
@@ -147,5 +165,5 @@ int redis_show(struct backend *backend, const struct request *request, struct ro
 	int answers;
 
 	return request->name ? redis_show_rows(client, request, rows, &answers, err)
-			     : redis_visit_all(client, scan_server, &rows->names, err);
+			     : list_names(client, &rows->names, err);
 }

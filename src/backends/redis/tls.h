@@ -22,12 +22,12 @@ struct redis_tls_session;
 
 /* Parameters of TLS. */
 struct redis_tls {
-	char *ca; /* file or directory of authorities; NULL: those of the system */
-	char *cert; /* file with our own certificate; NULL: we have none */
-	char *key; /* file with its key */
-	char *name; /* the name that the certificate must have; NULL: the host */
-	bool insecure; /* verify nothing */
-	const char *on, *off; /* for messages: how a URI turns TLS on and off */
+	char *ca;		/* file or directory of authorities; NULL: those of the system */
+	char *cert;		/* file with our own certificate; NULL: we have none */
+	char *key;		/* file with its key */
+	char *name;		/* the name that the certificate must have; NULL: the host */
+	bool insecure;		/* verify nothing */
+	const char *on, *off;	/* for messages: how a URI turns TLS on and off */
 };
 
 struct redis_tls_module {
