@@ -48,6 +48,13 @@ local function leave(who)
   redis.call('HDEL', waiters, who)
 end
 
+-- The mode in which the token holds the lock, and what is left of its lease (ms); nil: it does not.
+local function own_mode()
+  for _, hold in ipairs(all_holds()) do
+    if field_of(hold[1]) == token then return hold[2], hold[3] end
+  end
+end
+
 local function ms_since(us) return us and math.floor((now_us - us) / 1000) or -1 end
 
 -- The hold whose lease ends first.
@@ -150,7 +157,7 @@ local function take(mine, wanted, ms, text, least)
   if called() == token then redis.call('HDEL', waiters, 'called') end
   leave(token)
   -- The lock is taken last, so that a missing permission shows before anything is taken.
-  put(wanted, ms)
+  put(wanted, ms, mine)
   if wanted ~= 'x' then call() end
   return {1, number}
 end
@@ -193,11 +200,11 @@ end
 
 local function renew(ms, text)
   local mine, left = own_mode()
-  if not mine then return {is_free() and 0 or 2} end
+  if not mine then return {#all_holds() == 0 and 0 or 2} end
   keep_fence()
   local number, since, stored = holder(token)
   if text == '' then text = stored or '' elseif number then set_holder(number, since, text) end
-  put(mine, ms)
+  put(mine, ms, mine)
   if left > tonumber(ms) then
     announce(true, mine)
     call(true)
@@ -263,7 +270,7 @@ end
 if what == 'acquire' then
   return acquire(ARGV[4], ARGV[5], ARGV[6], ARGV[7], ARGV[8], ARGV[9])
 end
-if what == 'renew' then return refuses(ARGV[4]) and {3} or renew(ARGV[4], ARGV[5]) end
+if what == 'renew' then return refuses(own_mode(), ARGV[4]) and {3} or renew(ARGV[4], ARGV[5]) end
 if what == 'release' then return release(ARGV[4], ARGV[5], ARGV[6] == '1', ARGV[7]) end
 if what == 'show' then return show() end
 return break_hold(ARGV[4])

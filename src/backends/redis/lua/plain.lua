@@ -50,15 +50,6 @@ local function all_holds()
   return found
 end
 
--- The mode in which the token holds the lock, and what is left of its lease (ms); nil: it does not.
-local function own_mode()
-  local ends = mode and redis.call('ZSCORE', lock, token)
-  if ends then return mode, ends - now end
-  if kind == 'string' and redis.call('GET', lock) == token then
-    return 'x', redis.call('PTTL', lock)
-  end
-end
-
 local function room(wanted)
   if kind == 'none' then return true end
   if wanted == 'x' or wanted ~= mode then return false end
@@ -110,4 +101,3 @@ local function describe() return '' end
 local fair
 local function publish(to, text) redis.call('PUBLISH', to, text) end
 local function refuses() end
-local function is_free() return kind == 'none' end

@@ -126,22 +126,6 @@ local function all_holds()
   return found
 end
 
--- The mode in which the token holds the lock, and what is left of its lease (ms); nil: it does not.
-local function own_mode()
-  if free then
-    local ends = redis.call('ZSCORE', timeouts, permit(token))
-    if ends and tonumber(ends) > now then return all_permits(), ends - now end
-  elseif kind == 'hash' and redis.call('HEXISTS', lock, field('x')) == 1 then
-    return 'x', redis.call('PTTL', lock)
-  elseif kind == 'hash' and family == 'readwrite' and redis.call('HEXISTS', lock, token) == 1 then
-    local left = read_left(token, 1)
-    if left > 0 then return 's', left end
-    -- It may have ended before the lease of others.
-    redis.call('HDEL', lock, token)
-    keep_readers()
-  end
-end
-
 local function room(wanted)
   if family == 'semaphore' then return free and free > 0 end
   if family == 'readwrite' and wanted == 's' and kind == 'hash' then
@@ -150,8 +134,7 @@ local function room(wanted)
   return kind == 'none'
 end
 
-local function put(wanted, ms)
-  local mine = own_mode()
+local function put(wanted, ms, mine)
   if redis.call('PTTL', holders) < tonumber(ms) then redis.call('PEXPIRE', holders, ms) end
   if free then
     redis.call('ZADD', timeouts, digits(now + ms), permit(token))
@@ -195,9 +178,7 @@ local function other_slots(wanted)
 end
 
 -- The watchdog of a Java reader sets the lease of the whole lock: see redisson.c.
-local function refuses(ms) return own_mode() == 's' and tonumber(ms) > tonumber(most) end
-
-local function is_free() return free or kind == 'none' end
+local function refuses(mine, ms) return mine == 's' and tonumber(ms) > tonumber(most) end
 
 -- As src/lock/holder.h has it.
 local function describe(who)
