@@ -8,7 +8,6 @@
 #include <unistd.h>
 
 #include "backends/redis/hold.c"
-#include "backends/redis/listen.c"
 #include "backends/redis/show.c"
 #include "lock/uri.h"
 

@@ -354,12 +354,6 @@ int redis_count(const struct redis_client *client, enum redis_state state)
 	return count;
 }
 
-static bool is_over(const struct redis_client *client, const struct redis_call *call)
-{
-	return !redis_count(client, SERVER_ASKED) ||
-	       (call->decided && call->decided(client, call->state));
-}
-
 /* Sleep until a server is ready or until_ms has come. False: cancelled. */
 static bool sleep_until(struct redis_client *client, const struct redis_call *call,
 			int64_t until_ms)
@@ -426,7 +420,8 @@ int redis_round(struct redis_client *client, const struct redis_call *call, stru
 	if (client->until_ms)
 		most_ms = clock_earlier(most_ms, client->until_ms);
 	patience_ms = client->count == 1 ? most_ms : clock_earlier(patience_ms, most_ms);
-	while (goes_on && !is_over(client, call)) {
+	while (goes_on && redis_count(client, SERVER_ASKED) &&
+	       !(call->decided && call->decided(client, call->state))) {
 		until_ms = redis_count(client, SERVER_ANSWERED) < call->least ? most_ms
 									      : patience_ms;
 		/* Poll once before giving up: this process may have been stopped. */

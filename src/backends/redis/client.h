@@ -204,19 +204,6 @@ void redis_server_leave(struct redis_server *server);
  */
 bool redis_server_drain(struct redis_server *server);
 
-/* ---- listen.c ---- */
-
-bool redis_listens(const struct redis_client *client);
-/*
- * Subscribe to the channel of owner and to keys[KEY_SHARED], where this is not done. The waiter
- * counts as alive from then on. Returns 0, or -1 if fewer than a majority listen.
- */
-int redis_listen(struct redis_client *client, const char *owner, struct error *err);
-void redis_stop_listening(struct redis_client *client);
-/* See struct backend_ops. */
-int redis_fd(struct backend *backend);
-int64_t redis_event(struct backend *backend);
-
 /* Write a number that is not negative in decimal digits. Returns buf. */
 #define REDIS_DIGITS_SIZE TEXT_DIGITS_SIZE
 static inline const char *redis_digits(int64_t number, char buf[static REDIS_DIGITS_SIZE])
@@ -324,6 +311,8 @@ void redis_close(struct backend *backend);
 int redis_connect(struct backend *backend, const struct request *request, struct error *err);
 backend_grant_fn redis_acquire, redis_renew;
 backend_release_fn redis_release;
+int redis_fd(struct backend *backend);
+int64_t redis_event(struct backend *backend);
 backend_show_fn redis_show;
 backend_break_fn redis_break;
 int redis_setup(struct backend *backend, char **plan, struct error *err);

@@ -348,17 +348,19 @@ static int continue_handshake(struct redis_conn *conn, struct error *err)
 
 int redis_conn_reach(struct redis_conn *conn, struct error *err)
 {
-	int state;
+	const struct redis_address *address = conn->address;
+	int state = 1;
 
+	if (conn->greeted)
+		return 1;
 	/* Before there is a connection, so that a missing module is named for any server. */
-	if (conn->address->encrypted && !tls)
+	if (address->encrypted && !tls)
 		tls = module_load("tls", err);
-	if (conn->address->encrypted && !tls) {
-		report_ended(conn, err);
-		return -1;
-	}
-	state = conn->greeted || conn->tls ? 1 : probe_connection(conn, err);
-	if (state > 0 && conn->address->encrypted && !conn->greeted)
+	if (address->encrypted && !tls)
+		return error_prefix(err, "%s", address->label);
+	if (!conn->tls)
+		state = probe_connection(conn, err);
+	if (state > 0 && address->encrypted)
 		state = continue_handshake(conn, err);
 	conn->greeted = state > 0;
 	return state;

@@ -77,17 +77,6 @@ local function read_left(who, count)
   return left
 end
 
--- The lock stays for as long as the longest read lock of all readers.
-local function keep_readers()
-  local left, all = -2, redis.call('HGETALL', lock)
-  for i = 1, #all, 2 do
-    if all[i] ~= 'mode' then left = math.max(left, read_left(all[i], all[i + 1])) end
-  end
-  if left > 0 then return redis.call('PEXPIRE', lock, digits(left)) end
-  redis.call('DEL', lock)
-  kind = 'none'
-end
-
 -- The field of the hash that a hold in this mode has.
 local function field(wanted)
   return family == 'readwrite' and wanted == 'x' and token .. ':write' or token
@@ -124,6 +113,15 @@ local function all_holds()
     found[1] = {'', 'x', redis.call('PTTL', lock)}
   end
   return found
+end
+
+-- The lock stays for as long as the longest read lock of all readers.
+local function keep_readers()
+  local left = 0
+  for _, hold in ipairs(all_holds()) do left = math.max(left, hold[3]) end
+  if left > 0 then return redis.call('PEXPIRE', lock, digits(left)) end
+  redis.call('DEL', lock)
+  kind = 'none'
 end
 
 local function room(wanted)
