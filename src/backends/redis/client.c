@@ -34,7 +34,7 @@ void redis_client_init(struct redis_client *client, size_t count)
 	client->servers = memory_new(count, sizeof(client->servers[0]));
 	client->count = (int)count;
 	client->quorum = client->count / 2 + 1;
-	client->set_fd = count > 1 ? epoll_create1(EPOLL_CLOEXEC) : -1;
+	client->set_fd = epoll_create1(EPOLL_CLOEXEC);
 	for (size_t i = 0; i < count; i++) {
 		struct redis_server *server = &client->servers[i];
 
@@ -64,8 +64,7 @@ void redis_client_finish(struct redis_client *client)
 	}
 	for (int i = 0; i < REDIS_KEYS; i++)
 		free(client->keys[i]);
-	if (client->set_fd >= 0)
-		close(client->set_fd);
+	close(client->set_fd);
 	if (client->route)
 		finish_route(client->route);
 	free(client->prefix);

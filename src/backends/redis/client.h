@@ -116,7 +116,7 @@ struct redis_client {
 	redis_attempt_fn *attempt;
 	int64_t queued_us;		/* queued_at of the script; 0: not known yet */
 	int64_t looked_up_ms;		/* CLOCK_BOOTTIME: the last look-up of names; 0: none */
-	int set_fd;			/* epoll, with connections to several servers; -1: none */
+	int set_fd;			/* epoll, with all connections */
 };
 
 static inline struct redis_client *redis_from_backend(struct backend *backend)

@@ -217,8 +217,7 @@ void redis_conn_close(struct redis_conn *conn)
 		tls->close(conn->tls);
 	conn->tls = NULL;
 	/* A copy of the descriptor in another process would keep it in the set. */
-	if (conn->set_fd >= 0)
-		epoll_ctl(conn->set_fd, EPOLL_CTL_DEL, conn->fd, NULL);
+	epoll_ctl(conn->set_fd, EPOLL_CTL_DEL, conn->fd, NULL);
 	close(conn->fd);
 	redisReaderFree(conn->reader);
 	free(conn->unsent);
@@ -267,8 +266,7 @@ void redis_conn_begin(struct redis_conn *conn, int fd, bool subscriber)
 	char db[24];
 
 	conn->fd = fd;
-	if (conn->set_fd >= 0)
-		epoll_ctl(conn->set_fd, EPOLL_CTL_ADD, fd, &input);
+	epoll_ctl(conn->set_fd, EPOLL_CTL_ADD, fd, &input);
 	conn->replica = false;
 	conn->reader = make_reader(conn);
 	if (address->password)

@@ -47,7 +47,7 @@ struct redis_address {
 struct redis_conn {
 	const struct redis_address *address;
 	int fd;				/* -1: not connected */
-	int set_fd;			/* of epoll, for all that the client has open; -1: none */
+	int set_fd;			/* of epoll, for all that the client has open */
 	struct redis_tls_session *tls;	/* NULL: none */
 	bool greeted;			/* connected, and the handshake is over */
 	bool received;			/* the server has sent a reply */

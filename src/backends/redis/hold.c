@@ -292,12 +292,7 @@ static int listen_servers(struct redis_client *client, const char *owner, struct
 
 int redis_fd(struct backend *backend)
 {
-	struct redis_client *client = redis_from_backend(backend);
-	const struct redis_server *server = &client->servers[0];
-
-	if (client->set_fd >= 0)
-		return client->set_fd;
-	return is_listening(client) ? server->wake.fd : server->main.fd;
+	return redis_from_backend(backend)->set_fd;
 }
 
 /* ---- messages ---- */
@@ -355,12 +350,8 @@ static int64_t receive_wakes(struct redis_client *client)
 		next_ms = clock_earlier(next_ms, read_messages(&client->servers[i]));
 		woken += client->servers[i].woken;
 	}
-	if (count_listening(client) < client->quorum) {
-		/* A single server that has ended one connection is gone for both. */
-		if (client->count == 1)
-			redis_conn_close(&client->servers[0].main);
+	if (count_listening(client) < client->quorum)
 		return clock_boot_ms() + RECONNECT_MS;
-	}
 	if (woken >= client->quorum)
 		return 0;
 	return woken ? clock_earlier(next_ms, clock_boot_ms() + GATHER_MS) : next_ms;
@@ -372,7 +363,7 @@ int64_t redis_event(struct backend *backend)
 	const bool listens = is_listening(client);
 	bool ended = false;
 
-	for (int i = 0; i < client->count && (!listens || client->count > 1); i++)
+	for (int i = 0; i < client->count; i++)
 		ended |= redis_server_drain(&client->servers[i]);
 	if (listens)
 		return receive_wakes(client);
