@@ -24,17 +24,53 @@ static const char *const info_fields[] = {
 	[LIMIT] = "maxmemory", [POLICY] = "maxmemory_policy",
 };
 
-/* Add a finding for each topic: the first of its rows that applies. */
-static void report_facts(char facts[static FACTS][32], struct findings *findings)
+struct rule {
+	const char *topic;
+	bool applies;
+	enum severity severity;
+	const char *before, *fact, *behind, *remedy;
+};
+
+/* Add the first rule of each topic that applies. Without INFO, the one about it is the last. */
+static void report_rules(const struct rule *rules, size_t count, struct findings *findings)
 {
+	const char *topic = "";
+
+	for (size_t i = 0; i < count; i++) {
+		if (!rules[i].applies || !strcmp(rules[i].topic, topic))
+			continue;
+		topic = rules[i].topic;
+		findings_add(findings, rules[i].severity, topic, rules[i].remedy, "%s%.180s%s",
+			     rules[i].before, rules[i].fact, rules[i].behind);
+		if (!strcmp(topic, "info"))
+			break;
+	}
+}
+
+/* err: why INFO was not answered, or none. */
+static void report_facts(const struct redis_address *address, char facts[static FACTS][32],
+			 const struct error *err, struct findings *findings)
+{
+	static const char encrypt[] = "encrypt it (TLS, see dlock-redis(7)), or use a private "
+				      "network";
 	const bool limited = strcmp(facts[LIMIT], "0") != 0, durable = facts[AOF][0] == '1';
+	const bool local = net_is_local(address->unix_path ? NULL : address->at.host);
 	const long replicas = strtol(facts[REPLICAS], NULL, 10);
-	const struct {
-		const char *topic;
-		bool applies;
-		enum severity severity;
-		const char *before, *fact, *behind, *remedy;
-	} rules[] = {
+	const struct rule rules[] = {
+		{ "transport", address->encrypted && !address->tls.insecure, FINDING_OK,
+		  "encrypted, and the server's certificate was verified", "", "", NULL },
+		{ "transport", local, FINDING_OK, "does not leave this host", "", "", NULL },
+		{ "transport", address->encrypted, FINDING_WARNING,
+		  "encrypted, but any server would do: the certificate is not verified", "", "",
+		  "name the authority that signed the certificate with ?ca=, and drop "
+		  "?insecure=yes" },
+		{ "transport", address->password, FINDING_WARNING,
+		  "not encrypted: tokens and the password can be read on the way", "", "",
+		  encrypt },
+		{ "transport", true, FINDING_NOTE, "not encrypted: tokens can be read on the way",
+		  "", "", encrypt },
+		{ "info", !facts[VERSION][0], FINDING_WARNING, "cannot be read: ", err->message, "",
+		  "allow INFO, to have version, role, persistence and memory checked" },
 		{ "version", strtol(facts[VERSION], NULL, 10) < 5, FINDING_ERROR, "Redis ",
 		  facts[VERSION], " is too old", "use Redis 5 or newer" },
 		{ "version", facts[VALKEY][0], FINDING_OK, "Valkey ", facts[VALKEY], "", NULL },
@@ -66,15 +102,8 @@ static void report_facts(char facts[static FACTS][32], struct findings *findings
 		{ "eviction", limited, FINDING_OK, "", facts[POLICY], "", NULL },
 		{ "eviction", true, FINDING_OK, "no memory limit", "", "", NULL },
 	};
-	const char *topic = "";
 
-	for (size_t i = 0; i < sizeof(rules) / sizeof(rules[0]); i++) {
-		if (!rules[i].applies || !strcmp(rules[i].topic, topic))
-			continue;
-		topic = rules[i].topic;
-		findings_add(findings, rules[i].severity, topic, rules[i].remedy, "%s%s%s",
-			     rules[i].before, rules[i].fact, rules[i].behind);
-	}
+	report_rules(rules, sizeof(rules) / sizeof(rules[0]), findings);
 }
 
 static void check_info(struct redis_client *client, struct findings *findings)
@@ -82,23 +111,18 @@ static void check_info(struct redis_client *client, struct findings *findings)
 	static const char *const argv[] = { "INFO", NULL };
 	static const char *const get[] = { "CONFIG", "GET", "appendfsync", NULL };
 	char facts[FACTS][32] = { "" };
-	struct error err = { 0 };
+	struct error err = { 0 }, ignored;
 	const redisReply *reply = redis_command(client, NULL, argv, &err);
 
-	if (!reply || reply->type != REDIS_REPLY_STRING) {
-		findings_add(findings, FINDING_WARNING, "info",
-			     "allow INFO, to have version, role, persistence and memory checked",
-			     "cannot be read: %.180s", err.message);
-		return;
-	}
 	for (size_t i = 0; i < sizeof(info_fields) / sizeof(info_fields[0]); i++)
-		redis_info_field(reply->str, info_fields[i], facts[i], sizeof(facts[i]));
+		redis_info_field(reply && reply->type == REDIS_REPLY_STRING ? reply->str : "",
+				 info_fields[i], facts[i], sizeof(facts[i]));
 	/* Many managed servers forbid it. */
-	reply = redis_command(client, NULL, get, &err);
+	reply = redis_command(client, NULL, get, &ignored);
 	if (reply && redis_has_shape(reply, ".s"))
 		snprintf(facts[FSYNC], sizeof(facts[FSYNC]), "%s", reply->element[1]->str);
 	snprintf(facts[WANTED], sizeof(facts[WANTED]), "%lld", (long long)client->replicas);
-	report_facts(facts, findings);
+	report_facts(&client->servers[0].address, facts, &err, findings);
 }
 
 /* Compare the clocks: leases end by the server's. */
@@ -119,28 +143,6 @@ static void check_clock(struct redis_client *client, struct findings *findings)
 }
 
 /* ---- the route to the server ---- */
-
-static void check_transport(const struct redis_client *client, struct findings *findings)
-{
-	const struct redis_address *address = &client->servers[0].address;
-
-	if (address->encrypted && !address->tls.insecure)
-		findings_add(findings, FINDING_OK, "transport", NULL,
-			     "encrypted, and the server's certificate was verified");
-	else if (net_is_local(address->unix_path ? NULL : address->at.host))
-		findings_add(findings, FINDING_OK, "transport", NULL, "does not leave this host");
-	else if (address->encrypted)
-		findings_add(findings, FINDING_WARNING, "transport",
-			     "name the authority that signed the certificate with ?ca=, and drop "
-			     "?insecure=yes",
-			     "encrypted, but any server would do: the certificate is not verified");
-	else
-		findings_add(findings, address->password ? FINDING_WARNING : FINDING_NOTE,
-			     "transport",
-			     "encrypt it (TLS, see dlock-redis(7)), or use a private network",
-			     "not encrypted: tokens%s can be read on the way",
-			     address->password ? " and the password" : "");
-}
 
 /* Does this sentinel name the server that has answered? */
 static void check_sentinel(struct redis_client *client, size_t which, struct findings *findings)
@@ -214,7 +216,6 @@ int redis_check(struct backend *backend, struct findings *findings, struct error
 	check_info(client, findings);
 	if (client->route)
 		check_route(client, findings);
-	check_transport(client, findings);
 	return 0;
 }
 

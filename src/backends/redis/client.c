@@ -503,28 +503,25 @@ int redis_reach(struct redis_client *client, int64_t limit_ms, struct error *err
  * suffix (Redis cluster specification, "Hash tags"). The second colon behind it tells the keys of
  * the lock "{a}" from those of "a".
  */
-static void name_keys(char *keys[static REDIS_KEYS])
+void redis_make_keys(struct redis_client *client, const char *name)
 {
 	static const char *const suffixes[REDIS_KEYS] = {
 		[KEY_HOLDERS] = ":holders", [KEY_QUEUE] = ":queue", [KEY_WAITERS] = ":waiters",
 		[KEY_FENCE] = ":fence", [KEY_CHANNEL] = ":wake:",
 	};
-	const char *brace = strchr(keys[KEY_LOCK], '{');
+	char **keys = client->keys;
+	const char *brace;
 
+	if (keys[KEY_LOCK])
+		return;
+	keys[KEY_LOCK] = memory_format("%s%s", client->prefix, name);
+	if (client->kind)
+		redisson_make_keys(client);
+	brace = strchr(keys[KEY_LOCK], '{');
 	for (int i = 0; i < REDIS_KEYS; i++)
 		if (suffixes[i] && !keys[i])
 			keys[i] = memory_format(brace && strchr(brace, '}') ? "%s:%s" : "{%s}%s",
 						keys[KEY_LOCK], suffixes[i]);
-}
-
-void redis_make_keys(struct redis_client *client, const char *name)
-{
-	if (client->keys[KEY_LOCK])
-		return;
-	client->keys[KEY_LOCK] = memory_format("%s%s", client->prefix, name);
-	if (client->kind)
-		redisson_make_keys(client);
-	name_keys(client->keys);
 }
 
 int redis_odd(struct redis_server *server, struct error *err)

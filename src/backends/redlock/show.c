@@ -95,16 +95,6 @@ static void merge_rows(const struct redlock *lock, int answers, struct rows *row
 		qsort(rows->rows, rows->count, sizeof(rows->rows[0]), compare_rows);
 }
 
-static int show_rows(struct redlock *lock, const struct request *request, struct rows *rows,
-		     struct error *err)
-{
-	int answers;
-	const int failed = redis_show_rows(&lock->client, request, rows, &answers, err);
-
-	merge_rows(lock, answers, rows);
-	return failed;
-}
-
 /* ---- one node after the other ---- */
 
 /*
@@ -142,8 +132,14 @@ static int list_names(struct redis_client *client, struct rows *rows, struct err
 int redlock_show(struct backend *backend, const struct request *request, struct rows *rows,
 		 struct error *err)
 {
-	return request->name ? show_rows(redlock_from_backend(backend), request, rows, err)
-			     : list_names(redis_from_backend(backend), rows, err);
+	struct redlock *lock = redlock_from_backend(backend);
+	int answers, failed;
+
+	if (!request->name)
+		return list_names(&lock->client, rows, err);
+	failed = redis_show_rows(&lock->client, request, rows, &answers, err);
+	merge_rows(lock, answers, rows);
+	return failed;
 }
 
 /* ---- `dlock check` ---- */
