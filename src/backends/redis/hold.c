@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Acquiring, waiting, renewing, releasing and breaking, on one server or on a majority of several.
- * A try on several servers is in ../redlock/acquire.c.
+ * A try on several servers is in ../redlock/backend.c.
  */
 #include <hiredis/hiredis.h>
 #include <stdlib.h>
