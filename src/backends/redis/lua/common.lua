@@ -56,3 +56,18 @@ end
 -- A server whose memory is full refuses commands that may need more, unless the script has already
 -- called one that writes and needs none.
 local function keep_fence() redis.call('EXPIRE', fence, FENCE_SECONDS) end
+
+-- ---- the queue: waiter -> queued_at. Redisson's fair lock has its own
+
+local function all_waiters() return redis.call('ZRANGE', queue, 0, -1) end
+local function at(place) return redis.call('ZRANGE', queue, place, place)[1] end
+local function last_place() return redis.call('ZREVRANGE', queue, 0, 0, 'WITHSCORES')[2] or 0 end
+local function dequeue(who) redis.call('ZREM', queue, who) end
+local function listens(who) return redis.call('PUBSUB', 'NUMSUB', channel .. who)[2] > 0 end
+
+-- Returns how many waiters are ahead.
+local function enqueue(queued_at)
+  redis.call('ZADD', queue, queued_at, token)
+  redis.call('PEXPIRE', queue, QUEUE)
+  return redis.call('ZRANK', queue, token)
+end

@@ -18,33 +18,8 @@ local function waiter(who)
   return string.match(redis.call('HGET', waiters, who) or '', '^(%d+) (%w+) (%d) (.*)$')
 end
 
--- ---- the queue: waiter -> queued_at, or that of the dialect
-
-local function all_waiters()
-  if fair then return fair.all() end
-  return redis.call('ZRANGE', queue, 0, -1)
-end
-
-local function at(place)
-  if fair then return fair.all()[place + 1] end
-  return redis.call('ZRANGE', queue, place, place)[1]
-end
-
--- Returns how many waiters are ahead.
-local function enqueue(queued_at)
-  if fair then return fair.enqueue() end
-  redis.call('ZADD', queue, queued_at, token)
-  redis.call('PEXPIRE', queue, QUEUE)
-  return redis.call('ZRANK', queue, token)
-end
-
-local function listens(who)
-  if fair and not redis.call('HGET', waiters, who) then return fair.listens(who) end
-  return redis.call('PUBSUB', 'NUMSUB', channel .. who)[2] > 0
-end
-
 local function leave(who)
-  if fair then fair.dequeue(who) else redis.call('ZREM', queue, who) end
+  dequeue(who)
   redis.call('HDEL', waiters, who)
 end
 
@@ -123,8 +98,7 @@ end
 
 -- Later than all that came before, even when this server's clock was set back.
 local function stamp(replaces)
-  local last = not fair and redis.call('ZREVRANGE', queue, 0, 0, 'WITHSCORES')[2] or 0
-  return math.max(last + 1, replaces and newest_one() + 1 or 0, now_us)
+  return math.max(last_place() + 1, replaces and newest_one() + 1 or 0, now_us)
 end
 
 -- Outlives the queue, because an older waiter may be back after a lost connection.

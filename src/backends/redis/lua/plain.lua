@@ -97,7 +97,5 @@ end
 -- The record of a holder or waiter without one.
 local function describe() return '' end
 
--- The waiters are in dlock's own queue.
-local fair
 local function publish(to, text) redis.call('PUBLISH', to, text) end
 local function refuses() end

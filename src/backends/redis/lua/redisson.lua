@@ -194,46 +194,50 @@ end
 
 -- ---- the queue of a fair lock: Redisson's list, and until when (ms) each may stay
 
-local function all_fair() return redis.call('LRANGE', queue, 0, -1) end
+if family == 'fair' then
+  local has_channel = listens
 
-local function place_of(who)
-  for place, other in ipairs(all_fair()) do
-    if other == who then return place - 1 end
+  all_waiters = function() return redis.call('LRANGE', queue, 0, -1) end
+  at = function(place) return redis.call('LINDEX', queue, place) end
+  last_place = function() return 0 end
+
+  local function place_of(who)
+    for place, other in ipairs(all_waiters()) do
+      if other == who then return place - 1 end
+    end
+  end
+
+  -- Redisson gives a waiter the time of the one before it and a turn more. As long as a waiter of
+  -- dlock tries, its time does not end.
+  enqueue = function()
+    local place = place_of(token)
+    local ends = place and redis.call('ZSCORE', timeouts, token)
+    if ends then
+      ends = math.max(tonumber(ends), now + (place + 1) * TURN)
+    else
+      local last = not place and redis.call('LINDEX', queue, -1)
+      ends = last and redis.call('ZSCORE', timeouts, last)
+      ends = (tonumber(ends) or now + math.max(0, redis.call('PTTL', lock))) + TURN
+    end
+    redis.call('ZADD', timeouts, digits(ends), token)
+    return place or redis.call('RPUSH', queue, token) - 1
+  end
+
+  -- Redisson counts a turn for each waiter before one, and so those behind get a turn less.
+  dequeue = function(who)
+    local place = place_of(who)
+    if not place then return end
+    for _, other in ipairs(redis.call('LRANGE', queue, place + 1, -1)) do
+      redis.call('ZINCRBY', timeouts, -TURN, other)
+    end
+    redis.call('ZREM', timeouts, who)
+    redis.call('LREM', queue, 0, who)
+  end
+
+  -- Java's waiters have no channel of their own, but a time.
+  listens = function(who)
+    if redis.call('HGET', waiters, who) then return has_channel(who) end
+    local ends = redis.call('ZSCORE', timeouts, who)
+    return ends and tonumber(ends) > now
   end
 end
-
--- Redisson gives a waiter the time of the one before it and a turn more. As long as a waiter of
--- dlock tries, its time does not end.
-local function enqueue_fair()
-  local place = place_of(token)
-  local ends = place and redis.call('ZSCORE', timeouts, token)
-  if ends then
-    ends = math.max(tonumber(ends), now + (place + 1) * TURN)
-  else
-    local last = not place and redis.call('LINDEX', queue, -1)
-    ends = last and redis.call('ZSCORE', timeouts, last)
-    ends = (tonumber(ends) or now + math.max(0, redis.call('PTTL', lock))) + TURN
-  end
-  redis.call('ZADD', timeouts, digits(ends), token)
-  return place or redis.call('RPUSH', queue, token) - 1
-end
-
--- Redisson counts a turn for each waiter before one, and so those behind get a turn less.
-local function dequeue_fair(who)
-  local place = place_of(who)
-  if not place then return end
-  for _, other in ipairs(redis.call('LRANGE', queue, place + 1, -1)) do
-    redis.call('ZINCRBY', timeouts, -TURN, other)
-  end
-  redis.call('ZREM', timeouts, who)
-  redis.call('LREM', queue, 0, who)
-end
-
--- Java's waiters have no channel of their own, but a time.
-local function listens_fair(who)
-  local ends = redis.call('ZSCORE', timeouts, who)
-  return ends and tonumber(ends) > now
-end
-
-local fair = family == 'fair' and {all = all_fair, enqueue = enqueue_fair,
-                                   dequeue = dequeue_fair, listens = listens_fair}
