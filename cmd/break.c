@@ -6,7 +6,7 @@
 #include "session.h"
 
 /* Print a line for each holder, after the text before. */
-static void print_holders(enum level level, const char *before, const struct lock_view *view)
+static void print_holders(enum level level, const char *before, const struct rows *view)
 {
 	char text[HOLDER_DESCRIPTION_SIZE];
 
@@ -36,7 +36,7 @@ static bool confirm_break(struct session *session)
 }
 
 /* Take exactly the holders in view away. Returns the exit status. */
-static int break_lock(struct session *session, const struct lock_view *view, struct error *err)
+static int break_lock(struct session *session, const struct rows *view, struct error *err)
 {
 	enum outcome outcome = OUTCOME_ERROR;
 

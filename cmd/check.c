@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "lock/findings.h"
 #include "lock/hold.h"
 #include "json.h"
 #include "session.h"

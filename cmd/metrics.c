@@ -96,18 +96,18 @@ static void put_all(FILE *file, const char *name, int64_t began_at_ms,
 enum { LOCK_METRICS = 5 };
 
 /* Fill rows with what is seen of a lock. */
-static void measure_lock(const struct lock_view *view, struct metric rows[static LOCK_METRICS])
+static void measure_lock(const struct rows *view, struct metric rows[static LOCK_METRICS])
 {
 	int64_t age_ms = -1, left_ms = CLOCK_NEVER, waited_ms = -1;
 
 	for (size_t i = 0; i < view->hold_count; i++) {
-		const struct hold_view *hold = &view->holds[i];
+		const struct row *hold = &view->holds[i];
 
 		/* Not of a lock that is only kept, whose command has ended. */
 		if (!hold->holder.kept_ms && hold->age_ms > age_ms)
 			age_ms = hold->age_ms;
-		if (hold->expires_ms >= 0)
-			left_ms = clock_earlier(left_ms, hold->expires_ms);
+		if (hold->left_ms >= 0)
+			left_ms = clock_earlier(left_ms, hold->left_ms);
 	}
 	for (size_t i = 0; i < view->waiter_count; i++)
 		if (view->waiters[i].age_ms > waited_ms)
@@ -129,7 +129,7 @@ void metrics_print_locks(const char *location, const struct locks *locks)
 
 	/* All samples of a metric stand together. */
 	for (int metric = 0; metric < LOCK_METRICS; metric++) {
-		measure_lock(&(struct lock_view){ 0 }, rows);
+		measure_lock(&(struct rows){ 0 }, rows);
 		put_head(stdout, "dlock_lock_", &rows[metric]);
 		for (size_t i = 0; i < locks->names.count; i++) {
 			measure_lock(&locks->views[i], rows);

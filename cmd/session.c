@@ -52,7 +52,7 @@ int session_view(struct session *session, int *unread, struct error *err)
 	for (size_t i = 0; i < locks->names.count; i++) {
 		session_choose(session, names[i]);
 		if (!session_connect(session, err) &&
-		    !hold_view(session->backend, names[i], "", &locks->views[read], err)) {
+		    !hold_show(session->backend, names[i], "", &locks->views[read], err)) {
 			locks->held += locks->views[read].hold_count > 0;
 			names[read++] = names[i];
 			continue;

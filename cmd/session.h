@@ -12,7 +12,7 @@
  */
 #pragma once
 
-#include "lock/view.h"
+#include "lock/backend.h"
 #include "config.h"
 #include "log.h"
 #include "options.h"
@@ -39,7 +39,7 @@ struct settings {
 /* Locks, and what was seen of each. */
 struct locks {
 	struct name_list names;
-	struct lock_view *views;	/* one for each name; NULL until session_view() */
+	struct rows *views; /* one for each name; NULL until session_view() */
 	size_t held;		/* how many of the locks somebody holds */
 };
 

@@ -48,7 +48,7 @@ static void print_columns(int width, const char *name, const char *mode, const c
 		    width - (int)text_characters(name), "", mode, held, expires, fence, who);
 }
 
-static void print_lock(const char *name, const struct lock_view *view, int width)
+static void print_lock(const char *name, const struct rows *view, int width)
 {
 	char mode[24], held[DURATION_TEXT_SIZE], expires[DURATION_TEXT_SIZE];
 	char fence[24], who[HOLDER_PROCESS_SIZE + HOLDER_DESCRIPTION_SIZE], position[64];
@@ -56,17 +56,15 @@ static void print_lock(const char *name, const struct lock_view *view, int width
 	if (!view->hold_count)
 		print_columns(width, name, "free", "-", "-", "-", "-");
 	for (size_t i = 0; i < view->hold_count; i++) {
-		const struct hold_view *hold = &view->holds[i];
+		const struct row *hold = &view->holds[i];
 
 		snprintf(fence, sizeof(fence), "%" PRIu64, hold->fence);
-		print_columns(width, i ? "" : name,
-			      mode_text(hold->mode, hold->slots, mode),
-			      time_text(hold->age_ms, held),
-			      time_text(hold->expires_ms, expires), hold->fence ? fence : "-",
-			      who_text(&hold->holder, who, sizeof(who)));
+		print_columns(width, i ? "" : name, mode_text(hold->mode, hold->slots, mode),
+			      time_text(hold->age_ms, held), time_text(hold->left_ms, expires),
+			      hold->fence ? fence : "-", who_text(&hold->holder, who, sizeof(who)));
 	}
 	for (size_t i = 0; i < view->waiter_count; i++) {
-		const struct hold_view *waiter = &view->waiters[i];
+		const struct row *waiter = &view->waiters[i];
 
 		snprintf(position, sizeof(position), "waiter %zu%s%s", i + 1,
 			 waiter->mode == HOLD_EXCLUSIVE ? "" : ", ",
@@ -87,7 +85,7 @@ static void json_mode(struct json *json, enum hold_mode mode, int slots)
 	json_number(json, "slots", mode == HOLD_SLOT ? slots : -1);
 }
 
-static void json_lock(const char *name, const char *location, const struct lock_view *view)
+static void json_lock(const char *name, const char *location, const struct rows *view)
 {
 	struct json json = { .stream = stdout };
 	int64_t now = clock_wall_ms();
@@ -99,7 +97,7 @@ static void json_lock(const char *name, const char *location, const struct lock_
 	json_number(&json, "fence", view->fence ? (int64_t)view->fence : -1);
 	json_open(&json, "holders", '[');
 	for (size_t i = 0; i < view->hold_count; i++) {
-		const struct hold_view *hold = &view->holds[i];
+		const struct row *hold = &view->holds[i];
 
 		json_open(&json, NULL, '{');
 		json_who(&json, &hold->holder);
@@ -107,7 +105,7 @@ static void json_lock(const char *name, const char *location, const struct lock_
 		json_number(&json, "fence", hold->fence ? (int64_t)hold->fence : -1);
 		json_time(&json, "acquired_at", hold->age_ms < 0 ? 0 : now - hold->age_ms);
 		json_number(&json, "held_for_ms", hold->age_ms);
-		json_lease(&json, hold->expires_ms);
+		json_lease(&json, hold->left_ms);
 		json_time(&json, "kept_until", hold->holder.kept_ms);
 		json_time(&json, "done_at", hold->holder.done_ms);
 		json_close(&json, '}');
@@ -115,7 +113,7 @@ static void json_lock(const char *name, const char *location, const struct lock_
 	json_close(&json, ']');
 	json_open(&json, "waiters", '[');
 	for (size_t i = 0; i < view->waiter_count; i++) {
-		const struct hold_view *waiter = &view->waiters[i];
+		const struct row *waiter = &view->waiters[i];
 
 		json_open(&json, NULL, '{');
 		json_number(&json, "position", (int64_t)i + 1);
@@ -145,7 +143,7 @@ static int list_locks(struct session *session, struct error *err)
 
 	/* Those of the last pass of --watch. */
 	for (size_t i = 0; locks->views && i < locks->names.count; i++)
-		lock_view_finish(&locks->views[i]);
+		rows_finish(&locks->views[i]);
 	free(locks->views);
 	name_list_finish(&locks->names);
 	*locks = (struct locks){ 0 };
@@ -169,7 +167,7 @@ static void show_locks(const struct session *session)
 		if ((int)text_characters(locks->names.names[i]) > width)
 			width = (int)text_characters(locks->names.names[i]);
 	for (size_t i = 0; i < locks->names.count && !options->prometheus; i++) {
-		const struct lock_view *view = &locks->views[i];
+		const struct rows *view = &locks->views[i];
 
 		/* A lock may have been freed since it was listed. */
 		if (!options->operand_count && !view->hold_count && !view->waiter_count)

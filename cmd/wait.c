@@ -13,9 +13,9 @@
 #define TICK_MS 1000
 
 /* Sleep, with a live line that changes each second. view: as it is now. */
-static void sleep_until(int64_t until_ms, int64_t started_ms, const struct lock_view *view)
+static void sleep_until(int64_t until_ms, int64_t started_ms, const struct rows *view)
 {
-	const struct hold_view *hold = lock_view_first(view);
+	const struct row *hold = view->holds;
 	int64_t now_ms = clock_boot_ms();
 	struct wait_state state = {
 		.ahead = -1, .holder = hold->holder,
@@ -31,20 +31,19 @@ static void sleep_until(int64_t until_ms, int64_t started_ms, const struct lock_
 }
 
 /* Return the next pause: twice the last one, and not beyond the end of a lease. */
-static int64_t next_pause(const struct session *session, const struct lock_view *view,
-			  int64_t pause_ms)
+static int64_t next_pause(const struct session *session, const struct rows *view, int64_t pause_ms)
 {
 	pause_ms = clock_earlier(pause_ms * 2, session->options.run.driver->local
 					       ? PAUSE_LAST_LOCAL_MS : PAUSE_LAST_MS);
 	for (size_t i = 0; i < view->hold_count; i++)
-		if (view->holds[i].expires_ms >= 0)
-			pause_ms = clock_earlier(pause_ms, view->holds[i].expires_ms + 1);
+		if (view->holds[i].left_ms >= 0)
+			pause_ms = clock_earlier(pause_ms, view->holds[i].left_ms + 1);
 	return pause_ms > PAUSE_FIRST_MS ? pause_ms : PAUSE_FIRST_MS;
 }
 
-static void report_holder(const struct session *session, const struct lock_view *view)
+static void report_holder(const struct session *session, const struct rows *view)
 {
-	const struct hold_view *hold = lock_view_first(view);
+	const struct row *hold = view->holds;
 	char text[HOLDER_DESCRIPTION_SIZE];
 
 	log_print(LEVEL_WARNING, "%s (on %s)",
@@ -59,18 +58,18 @@ static void report_holder(const struct session *session, const struct lock_view 
 static int wait_for_lock(struct session *session, int64_t started_ms, int64_t until_ms, bool *slept,
 			 struct error *err)
 {
-	struct lock_view view = { 0 };
+	struct rows view = { 0 };
 	int64_t pause_ms = 0;
 	int failed, held;
 
 	if (session_connect(session, err))
 		return -1;
-	while (!(failed = hold_view(session->backend, session->name, "", &view, err)) &&
+	while (!(failed = hold_show(session->backend, session->name, "", &view, err)) &&
 	       view.hold_count && clock_boot_ms() < until_ms) {
 		*slept = true;
 		pause_ms = next_pause(session, &view, pause_ms);
 		sleep_until(clock_earlier(clock_boot_ms() + pause_ms, until_ms), started_ms, &view);
-		lock_view_finish(&view);
+		rows_finish(&view);
 	}
 	log_waiting(NULL);
 	held = view.hold_count > 0;
@@ -78,7 +77,7 @@ static int wait_for_lock(struct session *session, int64_t started_ms, int64_t un
 		report_holder(session, &view);
 	else if (!failed)
 		log_print(LEVEL_STEP, "free");
-	lock_view_finish(&view);
+	rows_finish(&view);
 	return failed ? -1 : held;
 }
 

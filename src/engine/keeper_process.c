@@ -45,7 +45,6 @@
 #include "lock/hold_mode.h"
 #include "lock/lease.h"
 #include "lock/uri.h"
-#include "lock/view.h"
 #include "keeper_socket.h"
 #include "supervisor.h"
 
@@ -257,22 +256,21 @@ static void change_text(struct keeping *k)
 /* Read the holder and the number of waiters before this one, for the next event. */
 static void view_lock(struct keeping *k)
 {
-	struct lock_view view = { 0 };
+	struct rows view = { 0 };
 	struct error ignored = { 0 };
-	const struct hold_view *first;
 
 	if (k->orphaned || k->abandoned ||
-	    hold_view(k->backend, k->request.name, k->request.token, &view, &ignored))
+	    hold_show(k->backend, k->request.name, k->request.token, &view, &ignored))
 		return;
-	first = lock_view_first(&view);
 	k->viewed_ms = clock_boot_ms();
-	k->event.wait.holder_known = first != NULL;
-	k->event.wait.ahead = lock_view_ahead(&view);
-	if (first) {
-		k->event.wait.holder = first->holder;
-		k->event.wait.since_ms = first->age_ms < 0 ? 0 : k->viewed_ms - first->age_ms;
+	k->event.wait.holder_known = view.hold_count > 0;
+	k->event.wait.ahead = rows_ahead(&view);
+	if (view.hold_count) {
+		k->event.wait.holder = view.holds->holder;
+		k->event.wait.since_ms = view.holds->age_ms < 0 ? 0
+								: k->viewed_ms - view.holds->age_ms;
 	}
-	lock_view_finish(&view);
+	rows_finish(&view);
 }
 
 /* Release, or retain for keep_ms if that is not 0. */

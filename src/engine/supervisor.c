@@ -26,7 +26,6 @@
 #include "base/text.h"
 #include "lock/hold.h"
 #include "lock/uri.h"
-#include "lock/view.h"
 #include "environment.h"
 
 void supervisor_report(const struct supervisor *s, const char *event, enum level level,
@@ -374,20 +373,18 @@ static void store_wait(struct supervisor *s, const struct wait_state *seen)
 static void view_local(struct supervisor *s)
 {
 	struct wait_state seen = { .ahead = -1 };
-	struct lock_view view = { 0 };
+	struct rows view = { 0 };
 	struct error ignored = { 0 };
-	const struct hold_view *first;
 
-	if (hold_view(s->backend, s->run->name, s->token, &view, &ignored))
+	if (hold_show(s->backend, s->run->name, s->token, &view, &ignored))
 		return;
-	first = lock_view_first(&view);
-	if (first) {
+	if (view.hold_count) {
 		seen.holder_known = true;
-		seen.holder = first->holder;
-		seen.since_ms = first->age_ms < 0 ? 0 : clock_boot_ms() - first->age_ms;
+		seen.holder = view.holds->holder;
+		seen.since_ms = view.holds->age_ms < 0 ? 0 : clock_boot_ms() - view.holds->age_ms;
 	}
 	store_wait(s, &seen);
-	lock_view_finish(&view);
+	rows_finish(&view);
 }
 
 /*

@@ -36,6 +36,7 @@
 #include <stdint.h>
 
 #include "base/module.h"
+#include "holder.h"
 
 struct error;
 struct findings;
@@ -85,7 +86,7 @@ struct request {
 /* Room for a row's id: a digest of up to 32 bytes in hex digits. */
 #define ROW_ID_SIZE 65
 
-/* A hold or a waiter, as the backend stores it. */
+/* A hold or a waiter. The comments on times are about what show() has to set. */
 struct row {
 	/*
 	 * Names this row among those of the lock. The backend derives it from the token, and in
@@ -93,14 +94,13 @@ struct row {
 	 * which the backend cannot name.
 	 */
 	char id[ROW_ID_SIZE];
-	bool mine;		/* the row of the request's token */
-	bool holds;		/* false: waits */
+	bool mine; /* the row of the request's token */
 	enum hold_mode mode;
 	int slots;		/* HOLD_SLOT */
 	uint64_t fence;		/* 0: not known, or a waiter */
 	int64_t age_ms;		/* since it holds, or waits; -1: not known */
 	int64_t left_ms;	/* until the lease of the hold ends; -1: no end is known */
-	char *text;		/* the stored holder record; never NULL; owned by struct rows */
+	struct holder holder; /* from the stored holder record */
 };
 
 /* The id that suits a backend with no other rule: the SHA-256 of the token in 64 hex digits. */
@@ -111,10 +111,12 @@ struct name_list {
 	size_t count;
 };
 
-/* The result of show(). The caller zeroes it before, and frees it with rows_finish(). */
+/* What is known of a lock. The caller zeroes it before, and frees it with rows_finish(). */
 struct rows {
-	struct row *rows;	/* the waiters among them in the order of the queue */
-	size_t count;
+	struct row *holds;
+	size_t hold_count;
+	struct row *waiters; /* in the order of the queue */
+	size_t waiter_count;
 	uint64_t fence;		/* the last one given for this name; 0: not known */
 	struct name_list names;	/* with request->name NULL: the locks that have rows */
 	/* Data of other programs beside the lock, which excludes nobody. */
@@ -122,11 +124,14 @@ struct rows {
 };
 
 /*
- * Add a row with a copy of length bytes of text, and return it to be filled in: age_ms and left_ms
- * are -1, all else is 0. The pointer is valid until the next call.
+ * Add a row that holds or waits, with the holder record of length bytes of text, and return it to
+ * be filled in: age_ms and left_ms are -1, all else is 0. The pointer is valid until the next call.
  */
-struct row *rows_add(struct rows *rows, const char *text, size_t length);
+struct row *rows_add(struct rows *rows, bool holds, const char *text, size_t length);
 void rows_finish(struct rows *rows);
+
+/* Returns how many waiters are before that of the token; -1: it does not wait. */
+int64_t rows_ahead(const struct rows *rows);
 
 /* Add a copy of length bytes, unless it is not a valid name. */
 void name_list_add(struct name_list *list, const char *name, size_t length);
@@ -279,8 +284,8 @@ struct backend_ops {
 	int (*setup)(struct backend *backend, char **plan, struct error *err);
 
 	/*
-	 * Add findings about the fitness of the backend to *findings (view.h). NULL: none beyond
-	 * the acquisition that `dlock check` tries itself.
+	 * Add findings about the fitness of the backend to *findings (findings.h). NULL: none
+	 * beyond the acquisition that `dlock check` tries itself.
 	 */
 	int (*check)(struct backend *backend, struct findings *findings, struct error *err);
 

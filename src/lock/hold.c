@@ -11,7 +11,6 @@
 #include "base/error.h"
 #include "hold_mode.h"
 #include "lease.h"
-#include "view.h"
 
 #define PAUSE_JITTER_MS 500
 /* The least pause before another try when a lease is about to end. */
@@ -59,17 +58,33 @@ enum outcome hold_renew(struct backend *backend, const struct request *request,
 
 /* ---- reading ---- */
 
-int hold_view(struct backend *backend, const char *name, const char *token,
-	      struct lock_view *view, struct error *err)
+/* Limit the times of a row. The process that a session's hold lives with may end it sooner. */
+static void bound_times(struct row *row, bool holds)
+{
+	if (row->left_ms < 0 && holds && row->holder.until_ms) {
+		row->left_ms = row->holder.until_ms - clock_wall_ms();
+		if (row->left_ms < 0)
+			row->left_ms = 0;
+	}
+	row->left_ms = lease_shown(row->left_ms);
+	row->age_ms = lease_shown(row->age_ms);
+}
+
+int hold_show(struct backend *backend, const char *name, const char *token, struct rows *rows,
+	      struct error *err)
 {
 	const struct request request = { .name = name, .token = token };
-	struct rows rows = { 0 };
-	int failed = backend->ops->show(backend, &request, &rows, err);
 
-	if (!failed)
-		lock_view_make(view, &rows);
-	rows_finish(&rows);
-	return failed;
+	*rows = (struct rows){ 0 };
+	if (backend->ops->show(backend, &request, rows, err)) {
+		rows_finish(rows);
+		return -1;
+	}
+	for (size_t i = 0; i < rows->hold_count; i++)
+		bound_times(&rows->holds[i], true);
+	for (size_t i = 0; i < rows->waiter_count; i++)
+		bound_times(&rows->waiters[i], false);
+	return 0;
 }
 
 int hold_names(struct backend *backend, struct name_list *names, struct error *err)
@@ -87,14 +102,14 @@ int hold_names(struct backend *backend, struct name_list *names, struct error *e
 	return failed;
 }
 
-static void describe_loss(const struct lock_view *view, struct error *err)
+static void describe_loss(const struct rows *rows, struct error *err)
 {
-	const struct hold_view *first = lock_view_first(view);
 	char text[HOLDER_DESCRIPTION_SIZE];
 
-	if (first)
+	if (rows->hold_count)
 		error_set(err, ERROR_REFUSED, 0, "this token does not hold the lock: %s",
-			  holder_describe(&first->holder, first->age_ms, text, sizeof(text)));
+			  holder_describe(&rows->holds->holder, rows->holds->age_ms, text,
+					  sizeof(text)));
 	else
 		error_set(err, ERROR_REFUSED, 0, "this token does not hold the lock: it is free");
 }
@@ -104,28 +119,28 @@ static void describe_loss(const struct lock_view *view, struct error *err)
  * LOST, and is in *hold nevertheless.
  */
 static enum outcome find_hold(struct backend *backend, const struct request *request,
-			      struct hold_view *hold, struct error *err)
+			      struct row *hold, struct error *err)
 {
 	enum outcome outcome = OUTCOME_LOST;
-	struct lock_view view = { 0 };
+	struct rows rows;
 
-	if (hold_view(backend, request->name, request->token, &view, err))
+	if (hold_show(backend, request->name, request->token, &rows, err))
 		return OUTCOME_ERROR;
-	for (size_t i = 0; i < view.hold_count; i++)
-		if (view.holds[i].mine) {
-			*hold = view.holds[i];
+	for (size_t i = 0; i < rows.hold_count; i++)
+		if (rows.holds[i].mine) {
+			*hold = rows.holds[i];
 			outcome = hold->holder.kept_ms ? OUTCOME_LOST : OUTCOME_HELD;
 		}
 	if (outcome == OUTCOME_LOST)
-		describe_loss(&view, err);
-	lock_view_finish(&view);
+		describe_loss(&rows, err);
+	rows_finish(&rows);
 	return outcome;
 }
 
 enum outcome hold_verify(struct backend *backend, const struct request *request, uint64_t *fence,
 			 struct error *err)
 {
-	struct hold_view hold;
+	struct row hold;
 	enum outcome outcome = find_hold(backend, request, &hold, err);
 
 	if (outcome != OUTCOME_HELD)
@@ -137,7 +152,7 @@ enum outcome hold_verify(struct backend *backend, const struct request *request,
 /* ---- of another process ---- */
 
 /* A hold that lives with a process can be renewed and released by that one alone. */
-static enum outcome refuse_other(const struct hold_view *hold, struct error *err)
+static enum outcome refuse_other(const struct row *hold, struct error *err)
 {
 	char text[HOLDER_PROCESS_SIZE];
 
@@ -152,7 +167,7 @@ enum outcome hold_renew_other(struct backend *backend, const struct request *req
 {
 	struct request renewed = *request;
 	char text[HOLDER_TEXT_SIZE];
-	struct hold_view hold;
+	struct row hold;
 	enum outcome outcome = find_hold(backend, request, &hold, err);
 
 	if (outcome != OUTCOME_HELD)
@@ -168,8 +183,8 @@ enum outcome hold_renew_other(struct backend *backend, const struct request *req
 	} else if (!request->ttl_ms) {
 		renewed.ttl_ms = hold.holder.ttl_ms ? hold.holder.ttl_ms : BACKEND_TTL_MS;
 		renewed.ttl_ms = clock_earlier(renewed.ttl_ms, LEASE_MOST_MS);
-		if (hold.expires_ms > renewed.ttl_ms)
-			renewed.ttl_ms = hold.expires_ms;
+		if (hold.left_ms > renewed.ttl_ms)
+			renewed.ttl_ms = hold.left_ms;
 	}
 	outcome = hold_renew(backend, &renewed, grant, err);
 	if (outcome == OUTCOME_HELD && !grant->fence)
@@ -183,15 +198,15 @@ enum outcome hold_renew_other(struct backend *backend, const struct request *req
 static enum outcome find_kept(struct backend *backend, const char *name, const struct holder *kept,
 			      struct error *err)
 {
-	struct lock_view view = { 0 };
+	struct rows rows;
 	enum outcome outcome = OUTCOME_LOST;
 
-	if (hold_view(backend, name, "", &view, err))
+	if (hold_show(backend, name, "", &rows, err))
 		return OUTCOME_ERROR;
-	for (size_t i = 0; i < view.hold_count; i++)
-		if (view.holds[i].holder.kept_ms == kept->kept_ms)
+	for (size_t i = 0; i < rows.hold_count; i++)
+		if (rows.holds[i].holder.kept_ms == kept->kept_ms)
 			outcome = OUTCOME_HELD;
-	lock_view_finish(&view);
+	rows_finish(&rows);
 	return outcome;
 }
 
@@ -225,7 +240,7 @@ enum outcome hold_release(struct backend *backend, const struct request *request
 enum outcome hold_release_other(struct backend *backend, const struct request *request,
 				struct error *err)
 {
-	struct hold_view hold = { 0 };
+	struct row hold = { 0 };
 	const int64_t read_ms = clock_boot_ms();
 	int64_t keep_ms = 0, end_ms;
 	enum outcome outcome = find_hold(backend, request, &hold, err);
@@ -239,22 +254,17 @@ enum outcome hold_release_other(struct backend *backend, const struct request *r
 	/* Without a hold, a waiter's row may be left, of a keeper that was killed. */
 	if (outcome == OUTCOME_HELD && hold.holder.min_ms && hold.age_ms >= 0)
 		keep_ms = lease_keep(0, hold.holder.min_ms, hold.age_ms);
-	end_ms = outcome == OUTCOME_HELD ? read_ms + hold.expires_ms : 0;
+	end_ms = outcome == OUTCOME_HELD ? read_ms + hold.left_ms : 0;
 	return hold_release(backend, request, &hold.holder, keep_ms, end_ms, err);
 }
 
-enum outcome hold_break(struct backend *backend, const char *name, const struct lock_view *view,
+enum outcome hold_break(struct backend *backend, const char *name, const struct rows *rows,
 			struct error *err)
 {
 	enum outcome result = OUTCOME_LOST, outcome;
-	struct row row = { .holds = true };
 
-	for (size_t i = 0; i < view->hold_count; i++) {
-		row.mode = view->holds[i].mode;
-		row.slots = view->holds[i].slots;
-		row.fence = view->holds[i].fence;
-		memcpy(row.id, view->holds[i].id, ROW_ID_SIZE);
-		outcome = backend->ops->break_hold(backend, name, &row, err);
+	for (size_t i = 0; i < rows->hold_count; i++) {
+		outcome = backend->ops->break_hold(backend, name, &rows->holds[i], err);
 		if (outcome == OUTCOME_ERROR)
 			return outcome;
 		if (outcome == OUTCOME_HELD)

@@ -9,8 +9,6 @@
 #include "backend.h"
 #include "holder.h"
 
-struct lock_view;
-
 /* ---- calls ---- */
 
 /*
@@ -54,18 +52,21 @@ enum outcome hold_release(struct backend *backend, const struct request *request
 enum outcome hold_release_other(struct backend *backend, const struct request *request,
 				struct error *err);
 
-/* List the holders and waiters of name. The caller calls lock_view_finish(). */
-int hold_view(struct backend *backend, const char *name, const char *token,
-	      struct lock_view *view, struct error *err);
+/*
+ * Call show(). Sets *rows, and limits its times to sane values (lease.h). After 0 the caller calls
+ * rows_finish().
+ */
+int hold_show(struct backend *backend, const char *name, const char *token, struct rows *rows,
+	      struct error *err);
 
 /* List the names of all locks with holders or waiters, sorted. */
 int hold_names(struct backend *backend, struct name_list *names, struct error *err);
 
 /*
- * Take the lock away from exactly the holders in view. HELD: one of them had it. LOST: none of them
- * has it any more.
+ * Take the lock away from exactly the holders in *rows. HELD: one of them had it. LOST: none of
+ * them has it any more.
  */
-enum outcome hold_break(struct backend *backend, const char *name, const struct lock_view *view,
+enum outcome hold_break(struct backend *backend, const char *name, const struct rows *rows,
 			struct error *err);
 
 /* ---- for backends ---- */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The containers for the results of show(): rows, and names of locks. */
+/* The containers for what is known of locks: rows, and names. */
 #include "backend.h"
 
 #include <stdio.h>
@@ -28,22 +28,30 @@ static void *grow_array(void *array, size_t count, size_t size)
 	return memory_resize(array, count ? 2 * count : 1, size);
 }
 
-struct row *rows_add(struct rows *rows, const char *text, size_t length)
+struct row *rows_add(struct rows *rows, bool holds, const char *text, size_t length)
 {
-	struct row *row;
+	struct row **list = holds ? &rows->holds : &rows->waiters, *row;
+	size_t *count = holds ? &rows->hold_count : &rows->waiter_count;
 
-	rows->rows = grow_array(rows->rows, rows->count, sizeof(*rows->rows));
-	row = &rows->rows[rows->count++];
-	*row = (struct row){ .age_ms = -1, .left_ms = -1,
-			     .text = memory_copy_part(text, length) };
+	*list = grow_array(*list, *count, sizeof(**list));
+	row = &(*list)[(*count)++];
+	*row = (struct row){ .age_ms = -1, .left_ms = -1 };
+	holder_decode(&row->holder, text, length);
 	return row;
+}
+
+int64_t rows_ahead(const struct rows *rows)
+{
+	for (size_t i = 0; i < rows->waiter_count; i++)
+		if (rows->waiters[i].mine)
+			return (int64_t)i;
+	return -1;
 }
 
 void rows_finish(struct rows *rows)
 {
-	for (size_t i = 0; i < rows->count; i++)
-		free(rows->rows[i].text);
-	free(rows->rows);
+	free(rows->holds);
+	free(rows->waiters);
 	name_list_finish(&rows->names);
 	name_list_finish(&rows->ignored);
 	*rows = (struct rows){ 0 };

@@ -55,8 +55,10 @@ static void take_apart(redisReply *reply)
 	free(grant.newer);
 	read_message(reply);
 	read_rows(reply, &rows);
-	for (size_t i = 0; i < rows.count; i++)
-		INVARIANT(rows.rows[i].text && strlen(rows.rows[i].id) < ROW_ID_SIZE);
+	for (size_t i = 0; i < rows.hold_count; i++)
+		INVARIANT(strlen(rows.holds[i].id) < ROW_ID_SIZE);
+	for (size_t i = 0; i < rows.waiter_count; i++)
+		INVARIANT(strlen(rows.waiters[i].id) < ROW_ID_SIZE);
 	for (size_t i = 0; reply->type == REDIS_REPLY_ARRAY && i < reply->elements; i++) {
 		if (reply->element[i]->type != REDIS_REPLY_STRING)
 			continue;

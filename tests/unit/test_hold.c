@@ -8,12 +8,15 @@
 #include "base/error.h"
 #include "lock/hold.h"
 #include "lock/lease.h"
-#include "lock/view.h"
 
 #define TOKEN "0123456789abcdef0123456789abcdef"
 
 /* What show_rows() returns, and what the other slots were asked for. */
-static struct row stored[4];
+static struct stored {
+	struct row row;
+	bool holds;
+	const char *text;
+} stored[4];
 static size_t stored_count;
 static struct request asked;
 static char asked_text[HOLDER_TEXT_SIZE];
@@ -25,7 +28,6 @@ static int show_rows(struct backend *backend, const struct request *request, str
 		     struct error *err)
 {
 	struct row *row;
-	char *text;
 
 	(void)backend;
 	(void)err;
@@ -37,10 +39,9 @@ static int show_rows(struct backend *backend, const struct request *request, str
 		return 0;
 	}
 	for (size_t i = 0; i < stored_count; i++) {
-		row = rows_add(rows, stored[i].text, strlen(stored[i].text));
-		text = row->text;
-		*row = stored[i];
-		row->text = text;
+		row = rows_add(rows, stored[i].holds, stored[i].text, strlen(stored[i].text));
+		stored[i].row.holder = row->holder;
+		*row = stored[i].row;
 	}
 	return 0;
 }
@@ -87,15 +88,19 @@ static struct backend backend = { .ops = &ops };
 
 static void store_row(size_t i, const char *id, bool mine, bool holds, const char *text)
 {
-	stored[i] = (struct row){ .mine = mine, .holds = holds, .age_ms = 1000, .left_ms = 5000,
-				  .fence = holds ? 70 + i : 0, .text = (char *)text };
-	snprintf(stored[i].id, sizeof(stored[i].id), "%s", id);
+	stored[i] = (struct stored){ .row = { .mine = mine,
+					      .age_ms = 1000,
+					      .left_ms = 5000,
+					      .fence = holds ? 70 + i : 0 },
+				     .holds = holds,
+				     .text = text };
+	snprintf(stored[i].row.id, sizeof(stored[i].row.id), "%s", id);
 	stored_count = i + 1;
 }
 
 static void test_views(void)
 {
-	struct lock_view view = { 0 };
+	struct rows view = { 0 };
 	struct name_list names = { 0 };
 	struct error err = { 0 };
 	char text[64];
@@ -103,24 +108,24 @@ static void test_views(void)
 	store_row(0, "x", false, true, "host=web2&pid=12");
 	store_row(1, "y", false, false, "host=web3");
 	store_row(2, "z", true, false, "host=web4");
-	CHECK_INT(hold_view(&backend, "n", TOKEN, &view, &err), 0);
+	CHECK_INT(hold_show(&backend, "n", TOKEN, &view, &err), 0);
 	CHECK_INT((int)view.hold_count, 1);
 	CHECK_INT((int)view.waiter_count, 2);
 	CHECK_INT((int)view.fence, 77);
-	CHECK_STR(lock_view_first(&view)->holder.host, "web2");
-	CHECK_INT(view.holds[0].expires_ms, 5000);
-	CHECK_INT(lock_view_ahead(&view), 1);
-	lock_view_finish(&view);
+	CHECK_STR(view.holds->holder.host, "web2");
+	CHECK_INT(view.holds[0].left_ms, 5000);
+	CHECK_INT(rows_ahead(&view), 1);
+	rows_finish(&view);
 	/* The end of a hold that lives with a process is in its record. */
 	snprintf(text, sizeof(text), "until=%lld", (long long)clock_wall_ms() + 60000);
 	store_row(0, "x", false, true, text);
-	stored[0].left_ms = -1;
-	stored[0].age_ms = INT64_MAX;
-	CHECK_INT(hold_view(&backend, "n", "", &view, &err), 0);
-	CHECK(view.holds[0].expires_ms > 59000 && view.holds[0].expires_ms <= 60000);
+	stored[0].row.left_ms = -1;
+	stored[0].row.age_ms = INT64_MAX;
+	CHECK_INT(hold_show(&backend, "n", "", &view, &err), 0);
+	CHECK(view.holds[0].left_ms > 59000 && view.holds[0].left_ms <= 60000);
 	CHECK_INT(view.holds[0].age_ms, LEASE_SHOWN_MS);
-	CHECK_INT(lock_view_ahead(&view), -1);
-	lock_view_finish(&view);
+	CHECK_INT(rows_ahead(&view), -1);
+	rows_finish(&view);
 	CHECK_INT(hold_names(&backend, &names, &err), 0);
 	CHECK_INT((int)names.count, 2);
 	CHECK_STR(names.names[0], "a");
@@ -134,10 +139,10 @@ static void test_verify(void)
 	uint64_t fence = 0;
 
 	store_row(0, "x", true, true, "host=web2");
-	stored[0].fence = 7;
+	stored[0].row.fence = 7;
 	CHECK_INT(hold_verify(&backend, &request, &fence, &err), OUTCOME_HELD);
 	CHECK_INT((int)fence, 7);
-	stored[0].mode = HOLD_SHARED;
+	stored[0].row.mode = HOLD_SHARED;
 	CHECK_INT(hold_verify(&backend, &request, &fence, &err), OUTCOME_BUSY);
 	request.mode = HOLD_ANY;
 	CHECK_INT(hold_verify(&backend, &request, &fence, &err), OUTCOME_HELD);
@@ -188,7 +193,7 @@ static void test_renew(void)
 	CHECK_INT(grant.ttl_ms, 8000);
 	CHECK_INT((int)grant.fence, 70);
 	/* Not to less than is left, and 30 s where no TTL is stored. */
-	stored[0].left_ms = 20000;
+	stored[0].row.left_ms = 20000;
 	CHECK_INT(hold_renew_other(&backend, &request, &grant, &err), OUTCOME_HELD);
 	CHECK_INT(asked.ttl_ms, 20000);
 	store_row(0, "x", true, true, "host=h");
@@ -234,7 +239,7 @@ static void test_release(void)
 	store_row(0, "x", true, true, "host=h&min=1500");
 	CHECK_INT(hold_release_other(&backend, &request, &err), OUTCOME_HELD);
 	CHECK_INT(asked.keep_ms, 500);
-	stored[0].age_ms = 2000;
+	stored[0].row.age_ms = 2000;
 	CHECK_INT(hold_release_other(&backend, &request, &err), OUTCOME_HELD);
 	CHECK_INT(asked.keep_ms, 0);
 	/* Once it has been released, no second release ends the minimum hold. */
@@ -246,13 +251,13 @@ static void test_release(void)
 
 static void test_break(void)
 {
-	struct lock_view view = { 0 };
+	struct rows view = { 0 };
 	struct error err = { 0 };
 
 	store_row(0, "x", false, true, "");
 	store_row(1, "y", true, true, "");
 	store_row(2, "z", false, false, "");
-	CHECK_INT(hold_view(&backend, "n", "", &view, &err), 0);
+	CHECK_INT(hold_show(&backend, "n", "", &view, &err), 0);
 	answer = OUTCOME_LOST;
 	CHECK_INT(hold_break(&backend, "n", &view, &err), OUTCOME_LOST);
 	CHECK_STR(broken, "xy");
@@ -260,7 +265,7 @@ static void test_break(void)
 	CHECK_INT(hold_break(&backend, "n", &view, &err), OUTCOME_HELD);
 	answer = OUTCOME_ERROR;
 	CHECK_INT(hold_break(&backend, "n", &view, &err), OUTCOME_ERROR);
-	lock_view_finish(&view);
+	rows_finish(&view);
 }
 
 static int64_t look_in(int64_t left_ms, bool first, bool foreign)

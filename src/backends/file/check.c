@@ -10,7 +10,7 @@
 
 #include "base/error.h"
 #include "base/memory.h"
-#include "lock/view.h"
+#include "lock/findings.h"
 #include "lock.h"
 
 /* In bytes. Records need a few kB. */

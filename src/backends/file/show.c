@@ -12,6 +12,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/process.h"
+#include "base/text.h"
 #include "lock/token.h"
 #include "lock/uri.h"
 #include "lock.h"
@@ -20,14 +21,13 @@
 
 static void add_process(struct rows *rows, int pid, bool holds, enum hold_mode mode)
 {
-	struct holder holder = { .pid = pid };
-	char text[HOLDER_TEXT_SIZE];
-	struct row *row;
+	struct row *row = rows_add(rows, holds, "", 0);
+	char command[16];
 
-	process_name(pid, holder.command, sizeof(holder.command));
-	row = rows_add(rows, text, holder_encode(&holder, text));
-	row->holds = holds;
 	row->mode = mode;
+	row->holder.pid = pid;
+	process_name(pid, command, sizeof(command));
+	text_clean(command, strlen(command), row->holder.command, sizeof(row->holder.command));
 }
 
 /*
@@ -65,31 +65,26 @@ static void add_processes(struct rows *rows, const char *path, bool holds)
  * Add a note if the process of this record is gone: a process of its command has inherited the
  * descriptor. Only in this PID namespace and on this host, where the pid has a meaning.
  */
-static void mark_leftovers(struct file_record *hold)
+static void mark_leftovers(const struct file_record *hold, struct holder *holder)
 {
-	struct holder holder;
 	char host[HOLDER_HOST_SIZE];
 
 	holder_host(host);
-	if (!hold->space || hold->space != file_record_space() || !kill(hold->pid, 0) ||
-	    errno != ESRCH || holder_decode(&holder, hold->text, strlen(hold->text)) ||
-	    strcmp(holder.host, host) != 0)
-		return;
-	snprintf(holder.note, sizeof(holder.note), "dlock was killed, and leftovers hold the lock");
-	holder_encode(&holder, hold->text);
+	if (hold->space && hold->space == file_record_space() && kill(hold->pid, 0) &&
+	    errno == ESRCH && !strcmp(holder->host, host))
+		snprintf(holder->note, sizeof(holder->note),
+			 "dlock was killed, and leftovers hold the lock");
 }
 
-static void add_hold(struct rows *rows, struct file_record *hold, const char *id)
+static void add_hold(struct rows *rows, const struct file_record *hold, const char *id)
 {
-	struct row *row;
+	struct row *row = rows_add(rows, true, hold->text, strlen(hold->text));
 	/* The clock may have been set back since. */
 	const int64_t age_ms = clock_wall_ms() - (int64_t)(hold->fence / 1000);
 
-	mark_leftovers(hold);
-	row = rows_add(rows, hold->text, strlen(hold->text));
+	mark_leftovers(hold, &row->holder);
 	memcpy(row->id, hold->id, sizeof(hold->id));
 	row->mine = !strcmp(hold->id, id);
-	row->holds = true;
 	row->mode = hold->mode;
 	row->slots = hold->slots;
 	row->fence = hold->fence;
@@ -105,10 +100,10 @@ static void add_state(struct rows *rows, const char *path, const struct file_sta
 	for (int i = 0; i < state->count; i++)
 		if (state->holds[i].id[0])
 			add_hold(rows, &state->holds[i], id);
-	if (!rows->count)
+	if (!rows->hold_count)
 		add_processes(rows, path, true);
 	/* The kernel does not show a process of another container. */
-	if (!rows->count)
+	if (!rows->hold_count)
 		add_process(rows, 0, true,
 			    state->taken == FILE_SHARED ? HOLD_SHARED : HOLD_EXCLUSIVE);
 	add_processes(rows, path, false);

@@ -10,7 +10,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/net.h"
-#include "lock/view.h"
+#include "lock/findings.h"
 
 /* Each waiter holds a connection, some holders two; 151 are the servers' default. */
 #define FEW_CONNECTIONS 300

@@ -589,21 +589,21 @@ enum shown {
 static void show_row(const struct mysql_strategy *strategy, MYSQL_ROW from,
 		     const unsigned long lengths[], struct rows *rows)
 {
+	const uint64_t fence = (uint64_t)column_number(from, SHOWN_FENCE);
 	const int64_t mode = column_number(from, SHOWN_MODE);
 	struct row *row;
 
 	rows->fence = (uint64_t)column_number(from, SHOWN_LAST);
 	if (!from[SHOWN_ID] || !from[SHOWN_OWNER])
 		return;
-	row = rows_add(rows, from[SHOWN_OWNER], lengths[SHOWN_OWNER]);
+	row = rows_add(rows, fence > 0, from[SHOWN_OWNER], lengths[SHOWN_OWNER]);
 	snprintf(row->id, sizeof(row->id), "%s", from[SHOWN_ID]);
-	row->fence = (uint64_t)column_number(from, SHOWN_FENCE);
-	row->holds = row->fence > 0;
+	row->fence = fence;
 	row->mine = column_number(from, SHOWN_MINE) && column_number(from, SHOWN_THERE);
 	row->mode = mode > 0 ? HOLD_SLOT : mode < 0 ? HOLD_SHARED : HOLD_EXCLUSIVE;
 	row->slots = mode > 0 ? (int)mode : 0;
 	row->age_ms = column_number(from, SHOWN_AGE);
-	if (row->holds && !(strategy->door && column_number(from, SHOWN_THERE)))
+	if (fence && !(strategy->door && column_number(from, SHOWN_THERE)))
 		row->left_ms = column_number(from, SHOWN_LEFT);
 }
 
@@ -650,10 +650,10 @@ int lease_show(struct backend *backend, const struct request *request, struct ro
 
 	if (!failed)
 		failed = show_entries(my, busy ? &my->side : &my->conn, request, rows, err);
-	if (!failed && my->strategy->door && request->name && !(rows->count && rows->rows->holds))
+	if (!failed && my->strategy->door && request->name && !rows->hold_count)
 		failed = door_probe(my, request->name, &taken, &number, err);
 	if (taken)
-		rows_add(rows, "", 0)->holds = true;
+		rows_add(rows, true, "", 0);
 	if (my->conn.pending)
 		mysql_conn_close(&my->side);
 	return failed;

@@ -11,7 +11,7 @@
 
 #include "base/clock.h"
 #include "base/error.h"
-#include "lock/view.h"
+#include "lock/findings.h"
 
 /* The longest pause after contention. */
 #define CONTENTION_US 8000

@@ -9,7 +9,7 @@
 #include "base/error.h"
 #include "lock/holder.h"
 #include "lock/uri.h"
-#include "lock/view.h"
+#include "lock/findings.h"
 
 /* Characters that the column locked_by has room for. */
 #define LOCKED_BY_CHARACTERS 255

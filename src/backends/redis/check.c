@@ -10,7 +10,7 @@
 #include "base/memory.h"
 #include "base/net.h"
 #include "lock/uri.h"
-#include "lock/view.h"
+#include "lock/findings.h"
 #include "client.h"
 
 /* ---- what the server reports ---- */

@@ -17,10 +17,9 @@ static bool add_row(const redisReply *reply, bool holds, struct rows *rows)
 
 	if (!redis_has_shape(reply, holds ? "sisissi" : "sisis"))
 		return false;
-	row = rows_add(rows, e[4]->str, e[4]->len);
+	row = rows_add(rows, holds, e[4]->str, e[4]->len);
 	snprintf(row->id, sizeof(row->id), "%s", e[0]->str);
 	row->mine = e[1]->integer == 1;
-	row->holds = holds;
 	hold_mode_read(e[2]->str, &row->mode, &row->slots);
 	row->age_ms = e[3]->integer;
 	if (holds) {

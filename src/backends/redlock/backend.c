@@ -42,7 +42,7 @@
 #include "lock/hold.h"
 #include "lock/holder.h"
 #include "lock/uri.h"
-#include "lock/view.h"
+#include "lock/findings.h"
 #include "validity.h"
 
 #define NODE_TIMEOUT_MS 50
@@ -408,17 +408,12 @@ static enum outcome redlock_attempt(struct redis_client *client, const struct re
 
 /* ---- showing ---- */
 
-static bool is_same(const struct row *a, const struct row *b)
-{
-	return a->holds == b->holds && !strcmp(a->id, b->id);
-}
-
-static int count_row(const struct rows *rows, size_t count, const struct row *row)
+static int count_row(const struct row *rows, size_t count, const struct row *row)
 {
 	int found = 0;
 
 	for (size_t i = 0; i < count; i++)
-		found += is_same(&rows->rows[i], row);
+		found += !strcmp(rows[i].id, row->id);
 	return found;
 }
 
@@ -428,14 +423,13 @@ static struct row *find_holder(const struct rows *rows, int *most)
 	struct row *found = NULL;
 
 	*most = 0;
-	for (size_t i = 0; i < rows->count; i++) {
-		struct row *row = &rows->rows[i];
-		const int count = row->holds ? count_row(rows, rows->count, row) : 0;
+	for (size_t i = 0; i < rows->hold_count; i++) {
+		const int count = count_row(rows->holds, rows->hold_count, &rows->holds[i]);
 
 		if (count <= *most)
 			continue;
 		*most = count;
-		found = row;
+		found = &rows->holds[i];
 	}
 	return found;
 }
@@ -443,20 +437,16 @@ static struct row *find_holder(const struct rows *rows, int *most)
 /* Add a row with the reason why this waiter does not get a free lock. */
 static void add_young(const struct redlock *lock, struct rows *rows)
 {
-	struct holder nobody = { .pid = 0 };
-	char text[HOLDER_TEXT_SIZE];
+	struct holder *nobody = &rows_add(rows, true, "", 0)->holder;
 
-	snprintf(nobody.note, sizeof(nobody.note), "%s", lock->young);
-	rows_add(rows, text, holder_encode(&nobody, text))->holds = true;
+	snprintf(nobody->note, sizeof(nobody->note), "%s", lock->young);
 }
 
-/* Sort holds first, then the waiters by queued_at. */
-static int compare_rows(const void *a, const void *b)
+/* Sort waiters by queued_at. */
+static int compare_ages(const void *a, const void *b)
 {
 	const struct row *x = a, *y = b;
 
-	if (x->holds != y->holds)
-		return x->holds ? -1 : 1;
 	return (x->age_ms < y->age_ms) - (x->age_ms > y->age_ms);
 }
 
@@ -474,24 +464,22 @@ static void merge_rows(const struct redlock *lock, int answers, struct rows *row
 
 	if (most + client->count - answers < client->quorum)
 		found = NULL;
-	for (size_t i = 0; i < rows->count && found; i++)
-		if (is_same(&rows->rows[i], found) && rows->rows[i].fence > found->fence)
-			found->fence = rows->rows[i].fence;
-	if (found)
+	for (size_t i = 0; i < rows->hold_count && found; i++)
+		if (!strcmp(rows->holds[i].id, found->id) && rows->holds[i].fence > found->fence)
+			found->fence = rows->holds[i].fence;
+	if (found) {
 		found->mine &= most >= client->quorum;
-	for (size_t i = 0; i < rows->count; i++) {
-		struct row *row = &rows->rows[i];
-
-		if (row->holds ? row != found : count_row(rows, kept, row) > 0)
-			free(row->text);
-		else
-			rows->rows[kept++] = *row;
+		rows->holds[0] = *found;
 	}
-	rows->count = kept;
+	rows->hold_count = found != NULL;
 	if (!found && lock->young[0])
 		add_young(lock, rows);
-	if (rows->count)
-		qsort(rows->rows, rows->count, sizeof(rows->rows[0]), compare_rows);
+	for (size_t i = 0; i < rows->waiter_count; i++)
+		if (!count_row(rows->waiters, kept, &rows->waiters[i]))
+			rows->waiters[kept++] = rows->waiters[i];
+	rows->waiter_count = kept;
+	if (kept)
+		qsort(rows->waiters, kept, sizeof(rows->waiters[0]), compare_ages);
 }
 
 /* ---- one node after the other ---- */

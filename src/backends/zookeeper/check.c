@@ -8,7 +8,7 @@
 #include "base/memory.h"
 #include "base/net.h"
 #include "lock/uri.h"
-#include "lock/view.h"
+#include "lock/findings.h"
 #include "lock.h"
 
 /* Sessions to ask for, to see the bounds: by default 2 and 20 ticks of 2 s. */
@@ -143,7 +143,7 @@ static void check_transport(const struct zk_backend *zk, struct findings *findin
 static int check_ignored(struct zk_backend *zk, struct findings *findings, struct error *err)
 {
 	const struct request request = { .token = "" };
-	struct rows rows = { .count = 0 };
+	struct rows rows = { .hold_count = 0 };
 	int failed = zk_show(&zk->base, &request, &rows, err);
 
 	/* check_acl() reports a root that cannot be listed. */

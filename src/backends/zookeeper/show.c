@@ -43,23 +43,17 @@ static int read_lock(struct zk_backend *zk, const char *name, struct zk_queue *q
 
 /* ---- rows ---- */
 
-/* Another program's entry is described by its data and stat. */
-static struct row *add_text(struct rows *rows, const struct zk_entry *entry,
-			    const struct zk_call *data, enum zk_state state)
+/* Describe another program's entry by its data and stat. */
+static void describe_foreign(const struct zk_entry *entry, const struct zk_call *data,
+			     struct holder *holder)
 {
 	const char *maker = !entry->name[0] ? "dlock" : entry->uuid ? "Curator" : "kazoo";
-	struct holder holder = { .pid = 0 };
-	char text[HOLDER_TEXT_SIZE];
 
-	if (state != ZK_FOREIGN)
-		return rows_add(rows, data->text, data->length);
 	/* Curator stores its host's address by default, and kazoo a name of the user's choice. */
 	if (data->length)
-		text_clean(data->text, data->length, holder.host, sizeof(holder.host));
-	snprintf(holder.command, sizeof(holder.command), "%s, session 0x%llx",
-		 maker, (unsigned long long)data->stat.ephemeralOwner);
-	holder_encode(&holder, text);
-	return rows_add(rows, text, strlen(text));
+		text_clean(data->text, data->length, holder->host, sizeof(holder->host));
+	snprintf(holder->command, sizeof(holder->command), "%s, session 0x%llx", maker,
+		 (unsigned long long)data->stat.ephemeralOwner);
 }
 
 /* Returns how long ago that was, by this host's clock; -1: not known. */
@@ -78,15 +72,18 @@ static void add_row(struct rows *rows, const struct zk_entry *entry, const char 
 	const struct zk_call *data = entry->data ? entry->data : &not_read;
 	struct zk_record record;
 	struct row *row;
+	bool holds;
 
 	zk_record_read(&record, data->text, uuid);
-	row = add_text(rows, entry, data, record.state);
+	holds = unblocked && record.state != ZK_WAITING;
+	row = rows_add(rows, holds, data->text, record.state == ZK_FOREIGN ? 0 : data->length);
+	if (record.state == ZK_FOREIGN)
+		describe_foreign(entry, data, &row->holder);
 	row->mine = record.mine || zk_entry_has_uuid(entry, uuid);
-	row->holds = unblocked && record.state != ZK_WAITING;
 	row->mode = entry->mode;
 	row->slots = entry->slots;
-	row->age_ms = age_of(row->holds && record.taken_ms ? record.taken_ms : data->stat.ctime);
-	row->fence = row->holds ? (uint64_t)data->stat.czxid : 0;
+	row->age_ms = age_of(holds && record.taken_ms ? record.taken_ms : data->stat.ctime);
+	row->fence = holds ? (uint64_t)data->stat.czxid : 0;
 	if (row->fence > rows->fence)
 		rows->fence = row->fence;
 	if (entry->uuid)

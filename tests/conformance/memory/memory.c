@@ -37,9 +37,9 @@
 #define ROWS 140
 
 struct entry {
-	struct row row;			/* but its text */
+	struct row row; /* as shown, but for its times */
+	bool holds; /* false: waits */
 	char name[NAME_MAX_BYTES + 1];
-	char text[HOLDER_TEXT_SIZE];
 	int64_t since_ms, end_ms;	/* CLOCK_BOOTTIME */
 };
 
@@ -123,15 +123,15 @@ static void wake_waiters(const char *name)
 	int woken = 0;
 
 	for (struct entry *e = table.entries; e < table.entries + table.count; e++)
-		if (!strcmp(e->name, name) && !e->row.holds && woken < 2)
+		if (!strcmp(e->name, name) && !e->holds && woken < 2)
 			woken += reach_waiter(e, true);
 }
 
 /* Has the hold ended, or has the waiter died? */
 static bool is_dead(const struct mem *mem, const struct entry *entry)
 {
-	return entry->row.holds ? entry->end_ms <= clock_boot_ms()
-				: strcmp(entry->row.id, mem->id) && !reach_waiter(entry, false);
+	return entry->holds ? entry->end_ms <= clock_boot_ms()
+			    : strcmp(entry->row.id, mem->id) && !reach_waiter(entry, false);
 }
 
 static void remove_entry(struct mem *mem, struct entry *entry)
@@ -157,9 +157,9 @@ static void find_rows(struct mem *mem, const char *name)
 		}
 		if (!strcmp(e->row.id, mem->id))
 			mem->mine = e;
-		if (!e->row.holds && !mem->first)
+		if (!e->holds && !mem->first)
 			mem->first = e;
-		if (e->row.holds && (!mem->held++ || e->end_ms < mem->hold->end_ms))
+		if (e->holds && (!mem->held++ || e->end_ms < mem->hold->end_ms))
 			mem->hold = e;
 	}
 }
@@ -240,7 +240,7 @@ static void enter_queue(struct mem *mem, const struct request *request)
 				     .since_ms = clock_boot_ms() };
 	strcpy(mem->mine->row.id, mem->id);
 	strcpy(mem->mine->name, request->name);
-	strcpy(mem->mine->text, request->text);
+	holder_decode(&mem->mine->row.holder, request->text, strlen(request->text));
 	if (!mem->first)
 		mem->first = mem->mine;
 }
@@ -268,11 +268,11 @@ static bool take_lock(const struct mem *mem, const struct request *request, stru
 {
 	struct entry *mine = mem->mine;
 
-	if (!mine->row.holds) {
+	if (!mine->holds) {
 		if (!has_room(mem, &mine->row) ||
 		    (mine != mem->first && strcmp(table.fault, "barge") != 0))
 			return false;
-		mine->row.holds = true;
+		mine->holds = true;
 		mine->row.fence = table.fence = hold_next_fence(table.fence);
 		mine->since_ms = grant->sent_ms;
 	}
@@ -314,11 +314,11 @@ static enum outcome mem_release(struct backend *backend, const struct request *r
 
 	if (begin_change(mem, request, -1, err))
 		return OUTCOME_ERROR;
-	held = mem->mine && mem->mine->row.holds;
+	held = mem->mine && mem->mine->holds;
 	if (held && request->keep_ms) {
 		mem->mine->end_ms = clock_boot_ms() + request->keep_ms;
 		if (request->text)
-			strcpy(mem->mine->text, request->text);
+			holder_decode(&mem->mine->row.holder, request->text, strlen(request->text));
 	} else if (held ? strcmp(table.fault, "forget") || !mem->first : mem->mine != NULL) {
 		remove_entry(mem, mem->mine);
 	}
@@ -358,12 +358,11 @@ static int mem_show(struct backend *backend, const struct request *request, stru
 			name_list_add(&rows->names, e->name, strlen(e->name));
 		if (!request->name || strcmp(e->name, request->name) != 0)
 			continue;
-		row = rows_add(rows, e->text, strlen(e->text));
-		e->row.text = row->text;
+		row = rows_add(rows, e->holds, "", 0);
 		*row = e->row;
 		row->mine = e == mem->mine;
 		row->age_ms = clock_boot_ms() - e->since_ms;
-		row->left_ms = row->holds ? e->end_ms - clock_boot_ms() : -1;
+		row->left_ms = e->holds ? e->end_ms - clock_boot_ms() : -1;
 	}
 	return 0;
 }

@@ -31,7 +31,6 @@
 #include "lock/hold_mode.h"
 #include "lock/token.h"
 #include "lock/uri.h"
-#include "lock/view.h"
 #include "memory.h"
 
 #define CLIENTS 4
@@ -277,12 +276,12 @@ static const char *call_other(struct side *side, struct client *client, enum cal
 
 static const char *call_break(struct side *side)
 {
-	struct lock_view view = { 0 };
-	const int failed = hold_view(side->observer, side->name, "", &view, &side->err) ||
+	struct rows view = { 0 };
+	const int failed = hold_show(side->observer, side->name, "", &view, &side->err) ||
 			   hold_break(side->observer, side->name, &view, &side->err) ==
 				   OUTCOME_ERROR;
 
-	lock_view_finish(&view);
+	rows_finish(&view);
 	return failed ? "ERROR" : "done";
 }
 
@@ -344,10 +343,10 @@ static int compare_lines(const void *a, const void *b)
 
 #define LINE 400
 
-static void describe_row(const struct side *side, const struct hold_view *row, bool holds,
+static void describe_row(const struct side *side, const struct row *row, bool holds,
 			 char line[static LINE])
 {
-	const int64_t left_ms = real.observer->session || !holds ? 0 : row->expires_ms;
+	const int64_t left_ms = real.observer->session || !holds ? 0 : row->left_ms;
 	char mode[TEXT_DIGITS_SIZE];
 	int number = 0, life = 0;
 	bool wrong;
@@ -364,11 +363,11 @@ static void describe_row(const struct side *side, const struct hold_view *row, b
 /* The rows in words, without times and fences, which differ. */
 static void print_rows(struct side *side)
 {
-	struct lock_view view = { 0 };
+	struct rows view = { 0 };
 	char lines[2 * CLIENTS + CALLS_MOST][LINE];
 	size_t count = 0;
 
-	if (hold_view(side->observer, side->name, "", &view, &side->err))
+	if (hold_show(side->observer, side->name, "", &view, &side->err))
 		give_up(side, "show");
 	for (size_t i = 0; i < view.hold_count && count < sizeof(lines) / LINE; i++)
 		describe_row(side, &view.holds[i], true, lines[count++]);
@@ -380,7 +379,7 @@ static void print_rows(struct side *side)
 	for (size_t i = 0; i < count; i++)
 		snprintf(side->rows + strlen(side->rows), sizeof(side->rows) - strlen(side->rows),
 			 "%s%s", i ? ", " : "", lines[i]);
-	lock_view_finish(&view);
+	rows_finish(&view);
 }
 
 /* Was the client woken, or has its time come? One of a local backend sleeps in acquire_once(). */

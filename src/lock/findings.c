@@ -1,79 +1,18 @@
 /* SPDX-License-Identifier: MIT */
-/* Views of a lock, and findings of `dlock check`: view.h. */
-#include "view.h"
+/* Findings of `dlock check`: findings.h. */
+#include "findings.h"
 
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "base/clock.h"
-#include "base/error.h"
 #include "base/memory.h"
-#include "lease.h"
+#include "backend.h"
 
-#define PINGS 10
+#define PINGS	      10
 /* With a larger difference, people notice that fences and ages disagree with their clock. */
 #define CLOCK_SKEW_MS 1000
-
-static struct hold_view *add_view(struct hold_view **views, size_t *count)
-{
-	*views = memory_resize(*views, *count + 1, sizeof(**views));
-	return &(*views)[(*count)++];
-}
-
-/* Returns when the row ends: for a session, when its process ends it by its record. */
-static int64_t expires_in(const struct row *row, const struct holder *holder)
-{
-	int64_t left_ms = row->left_ms;
-
-	if (left_ms < 0 && row->holds && holder->until_ms) {
-		left_ms = holder->until_ms - clock_wall_ms();
-		left_ms = left_ms < 0 ? 0 : left_ms;
-	}
-	return lease_shown(left_ms);
-}
-
-static void add_row(struct lock_view *view, const struct row *row)
-{
-	struct hold_view *to = row->holds ? add_view(&view->holds, &view->hold_count)
-					  : add_view(&view->waiters, &view->waiter_count);
-
-	*to = (struct hold_view){ .mode = row->mode, .slots = row->slots, .fence = row->fence,
-				  .age_ms = lease_shown(row->age_ms), .mine = row->mine };
-	holder_decode(&to->holder, row->text, strlen(row->text));
-	to->expires_ms = expires_in(row, &to->holder);
-	memcpy(to->id, row->id, ROW_ID_SIZE);
-}
-
-void lock_view_make(struct lock_view *view, struct rows *rows)
-{
-	*view = (struct lock_view){ .fence = rows->fence, .ignored = rows->ignored };
-	rows->ignored = (struct name_list){ 0 };
-	for (size_t i = 0; i < rows->count; i++)
-		add_row(view, &rows->rows[i]);
-}
-
-void lock_view_finish(struct lock_view *view)
-{
-	free(view->holds);
-	free(view->waiters);
-	name_list_finish(&view->ignored);
-	*view = (struct lock_view){ 0 };
-}
-
-const struct hold_view *lock_view_first(const struct lock_view *view)
-{
-	return view->hold_count ? &view->holds[0] : NULL;
-}
-
-int64_t lock_view_ahead(const struct lock_view *view)
-{
-	for (size_t i = 0; i < view->waiter_count; i++)
-		if (view->waiters[i].mine)
-			return (int64_t)i;
-	return -1;
-}
 
 void findings_add(struct findings *findings, enum severity severity, const char *topic,
 		  const char *remedy, const char *format, ...)

@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: MIT */
+/* Reports of backends about themselves, for people: `dlock check`. They contain no secret. */
+#pragma once
+
+#include <stddef.h>
+#include <stdint.h>
+
+struct backend;
+struct error;
+
+enum severity {
+	FINDING_OK,
+	FINDING_NOTE, /* good to know, without a need to change something */
+	FINDING_WARNING, /* locks work, but an operator should change something */
+	FINDING_ERROR, /* locks do not work */
+};
+
+struct finding {
+	enum severity severity;
+	char topic[24]; /* one word: "version", "persistence" */
+	char text[240];
+	char remedy[240]; /* what to do; "": nothing */
+};
+
+struct findings {
+	struct finding *rows;
+	size_t count;
+};
+
+/* Add a row. remedy may be NULL. */
+void findings_add(struct findings *findings, enum severity severity, const char *topic,
+		  const char *remedy, const char *format, ...)
+	__attribute__((format(printf, 5, 6)));
+
+/*
+ * Measure how long requests take, and add the finding "round-trip", which ends with where. ping
+ * sends one request: it returns 0, or -1 and sets *err. Returns 0 or -1.
+ */
+int findings_add_round_trip(struct findings *findings, struct backend *backend,
+			    int (*ping)(struct backend *backend, struct error *err),
+			    const char *where, struct error *err);
+
+/* Add the finding "clock": how far the server's clock is ahead of the clock of this host. */
+void findings_add_skew(struct findings *findings, int64_t skew_ms);
+void findings_finish(struct findings *findings);
