@@ -6,8 +6,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "backends/file/path.h"
-#include "backends/file/record.h"
+#include "backends/file/lock.h"
 #include "lock/hold.h"
 
 /* What was read can be written, and is then the same. */

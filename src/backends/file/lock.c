@@ -237,29 +237,24 @@ void file_lock_scan(const struct file_lock *lock, struct file_state *state)
 		add_hold(state, &record);
 }
 
-int file_lock_inspect(const struct file_lock *lock, struct file_state *state, struct error *err)
+int file_inspect(const struct file_backend *file, const char *name, struct file_lock *lock,
+		 struct file_state *state, struct error *err)
 {
-	/* If a process is stopped in the section, read without it. */
-	if (file_lock_enter(lock, err) < 0)
-		return -1;
-	*state = (struct file_state){ .taken = probe_flock(lock) };
-	file_lock_scan(lock, state);
-	return 0;
-}
-
-int file_inspect(const struct file_backend *file, const char *name, struct file_state *state,
-		 struct error *err)
-{
-	struct file_lock lock;
 	int failed;
 
 	*state = (struct file_state){ .taken = FILE_FREE };
-	file_lock_init(&lock, file, name);
-	failed = file_lock_open(&lock, false, err);
-	if (!failed)
-		failed = file_lock_inspect(&lock, state, err);
-	file_lock_close(&lock);
-	return failed < 0 ? -1 : 0;
+	file_lock_init(lock, file, name);
+	failed = file_lock_open(lock, false, err);
+	if (failed)
+		return failed < 0 ? -1 : 0;
+	/* If a process is stopped in the section, read without it. */
+	if (file_lock_enter(lock, err) < 0) {
+		file_lock_close(lock);
+		return -1;
+	}
+	state->taken = probe_flock(lock);
+	file_lock_scan(lock, state);
+	return 0;
 }
 
 void file_state_finish(struct file_state *state)

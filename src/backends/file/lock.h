@@ -15,17 +15,55 @@
  *
  *	file_lock_open flock() file_lock_enter file_lock_claim file_lock_leave
  *
- * and file_lock_free() in the end. Others call file_lock_open(), file_lock_inspect(),
+ * and file_lock_free() in the end. Others call file_inspect() and
  * file_lock_close(), with another description, because the kernel does not show a description its
  * own locks.
  */
 #pragma once
 
 #include <stdbool.h>
+#include <sys/types.h>
 
 #include "lock/backend.h"
 #include "path.h"
-#include "record.h"
+
+/* ---- records: record.c ---- */
+
+/*
+ * The content of a lock file: records of FILE_RECORD_SIZE bytes, one for each hold, each a line
+ *
+ *	fence 00001795232382921432 hold <id> <mode> <pid> <space> <holder record>
+ *
+ * that is padded with spaces. Record 0 is for an exclusive hold, and the others are for shared
+ * holds and slots. The mode is x (exclusive), s (shared) or the number of slots. The pid is that of
+ * the process of dlock that holds, in the PID namespace with the number space. A record is never
+ * removed: it stays after a release or a crash, with its fence. Only the locks of the kernel show
+ * whether its hold is alive.
+ */
+#define FILE_RECORD_SIZE 1024
+/* A request for more slots is refused as a mistake. */
+#define FILE_RECORDS 10000
+
+struct file_record {
+	uint64_t fence;		/* 0: not known */
+	char id[ROW_ID_SIZE];	/* of row_id(); "": the record has only a fence, or nothing */
+	enum hold_mode mode;	/* HOLD_ANY: not known */
+	int slots;
+	pid_t pid;		/* 0: not known */
+	unsigned long space;	/* 0: not known */
+	char text[HOLDER_TEXT_SIZE];	/* request->text */
+};
+
+/* Read the usable part of a record, which anybody may have written. False: the file ends before. */
+bool file_record_read(struct file_record *record, int fd, int number);
+
+/* Returns 0, or -1 and sets errno. */
+int file_record_write(const struct file_record *record, int fd, int number);
+
+/* The PID namespace of this process; 0: not known. */
+unsigned long file_record_space(void);
+
+/* ---- objects ---- */
 
 struct file_lock {
 	const char *directory;
@@ -47,7 +85,7 @@ static inline struct file_backend *file_from_backend(struct backend *backend)
 	return (struct file_backend *)backend;
 }
 
-/* ---- lock.c ---- */
+/* ---- the file: lock.c ---- */
 
 /* Make *lock the file of name, without opening it. */
 void file_lock_init(struct file_lock *lock, const struct file_backend *file, const char *name);
@@ -107,14 +145,13 @@ struct file_state {
 void file_lock_scan(const struct file_lock *lock, struct file_state *state);
 
 /*
- * Enter the section, find out how the file is locked, and scan it. Continues without the section if
- * a process is stopped in it. Not for a description with a hold. Returns 0, or -1 and sets *err.
+ * Open the file of a name as *lock, enter the section, find out how the file is locked, and scan
+ * it. Without a file the lock is free. Continues without the section if a process is stopped in it.
+ * Returns 0, or -1 and sets *err. After 0 the caller calls file_lock_close() and
+ * file_state_finish().
  */
-int file_lock_inspect(const struct file_lock *lock, struct file_state *state, struct error *err);
-
-/* Inspect the lock of a name. Without a file it is free. Returns 0, or -1 and sets *err. */
-int file_inspect(const struct file_backend *file, const char *name, struct file_state *state,
-		 struct error *err);
+int file_inspect(const struct file_backend *file, const char *name, struct file_lock *lock,
+		 struct file_state *state, struct error *err);
 void file_state_finish(struct file_state *state);
 
 /* Returns the living hold with this id, or NULL. */
@@ -132,6 +169,5 @@ void file_store(struct file_backend *file, const char *text);
 
 backend_grant_fn file_acquire;		/* acquire.c */
 backend_show_fn file_show;		/* show.c */
-backend_break_fn file_break;		/* break.c */
 int file_setup(struct backend *backend, char **plan, struct error *err);	/* check.c */
 int file_check(struct backend *backend, struct findings *findings, struct error *err);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* The format of a record: record.h. */
-#include "record.h"
+/* Reading and writing records: lock.h has their format. */
+#include "lock.h"
 
 #include <errno.h>
 #include <inttypes.h>

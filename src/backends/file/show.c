@@ -116,13 +116,15 @@ static int add_name(const struct file_backend *file, const char *entry, struct n
 		    struct error *err)
 {
 	struct file_state state;
+	struct file_lock lock;
 	char name[256];
 
 	if (!file_path_decode(entry, name, sizeof(name)))
 		return 0;
 	/* A file that cannot be opened is another user's. */
-	if (file_inspect(file, name, &state, err))
+	if (file_inspect(file, name, &lock, &state, err))
 		return err->kind == ERROR_REFUSED ? 0 : -1;
+	file_lock_close(&lock);
 	if (state.taken != FILE_FREE)
 		name_list_add(names, name, strlen(name));
 	file_state_finish(&state);
@@ -182,19 +184,20 @@ int file_show(struct backend *backend, const struct request *request, struct row
 	      struct error *err)
 {
 	struct file_backend *file = file_from_backend(backend);
-	char path[FILE_PATH_SIZE], id[ROW_ID_SIZE];
+	char id[ROW_ID_SIZE];
 	struct file_state state;
+	struct file_lock lock;
 	bool mine;
 
 	if (!request->name)
 		return show_names(file, &rows->names, err);
 	if (file->own.fence && file_lock_current(&file->lock))
 		file_store(file, NULL);
-	if (file_inspect(file, request->name, &state, err))
+	if (file_inspect(file, request->name, &lock, &state, err))
 		return -1;
-	file_path_make(file->directory, request->name, path);
+	file_lock_close(&lock);
 	row_id(request->token, id);
-	add_state(rows, path, &state, id);
+	add_state(rows, lock.path, &state, id);
 	mine = file_state_find(&state, id) != NULL;
 	file_state_finish(&state);
 	return mine || !request->token[0] ? 0 : check_users(file, request, err);
