@@ -265,8 +265,8 @@ static int parse_word(struct options *options, enum command_bit command, const c
 		if (!row->argument && is_long && *name)
 			return error_set(err, ERROR_USAGE, 0, "option %s takes no argument",
 					 option);
-		argument = *name ? name + is_long : NULL;
-		if (row->argument && !argument && !(argument = *++*word))
+		argument = name + (is_long && *name);
+		if (row->argument && !*name && !(argument = *++*word))
 			return error_set(err, ERROR_USAGE, 0, "option %s needs an argument",
 					 option);
 		if (apply_option(options, row, argument, err))

@@ -342,7 +342,7 @@ static int await_answer(const struct mysql_conn *conn, int64_t *deadline_ms, str
 /* Read all results into *rows. True: this failed. */
 static bool read_results(MYSQL *mysql, MYSQL_RES **rows)
 {
-	int status = mysql_read_query_result(mysql);
+	int status = mysql_read_query_result(mysql) != 0;
 	MYSQL_RES *next;
 
 	while (!status) {
