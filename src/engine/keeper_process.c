@@ -42,7 +42,6 @@
 #include "base/signals.h"
 #include "base/system_log.h"
 #include "lock/hold.h"
-#include "lock/hold_mode.h"
 #include "lock/lease.h"
 #include "lock/uri.h"
 #include "keeper_socket.h"

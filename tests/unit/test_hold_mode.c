@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* Tests src/lock/hold_mode.c. */
+/* Tests the modes of src/lock/hold.c. */
 #include "base/error.h"
-#include "lock/hold_mode.h"
+#include "lock/hold.h"
 #include "unit.h"
 
 struct way {

@@ -10,7 +10,6 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "lock/hold.h"
-#include "lock/hold_mode.h"
 #include "lock.h"
 
 /* How often a waiter that watches the file tries, because a killed holder does not touch it. */

@@ -8,7 +8,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "lock/hold_mode.h"
+#include "lock/hold.h"
 
 _Static_assert(ROW_ID_SIZE == 65 && HOLDER_TEXT_SIZE == 832, "the widths in file_record_read()");
 _Static_assert(HOLDER_TEXT_SIZE + ROW_ID_SIZE + 100 < FILE_RECORD_SIZE, "FILE_RECORD_SIZE");

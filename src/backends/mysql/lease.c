@@ -23,7 +23,7 @@
 #include "base/error.h"
 #include "base/memory.h"
 #include "base/text.h"
-#include "lock/hold_mode.h"
+#include "lock/hold.h"
 #include "door.h"
 
 /* How long a request to take is repeated under contention; a waiter tries later. */

@@ -12,7 +12,6 @@
 #include "base/memory.h"
 #include "client.h"
 #include "lock/hold.h"
-#include "lock/hold_mode.h"
 #include "lock/lease.h"
 
 /* The pause before a waiter follows a lock to another server. */

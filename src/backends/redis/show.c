@@ -7,7 +7,7 @@
 
 #include "base/error.h"
 #include "base/memory.h"
-#include "lock/hold_mode.h"
+#include "lock/hold.h"
 #include "client.h"
 
 static bool add_row(const redisReply *reply, bool holds, struct rows *rows)

@@ -15,7 +15,6 @@
 #include "base/error.h"
 #include "base/memory.h"
 #include "lock/hold.h"
-#include "lock/hold_mode.h"
 #include "lock.h"
 
 /*

@@ -29,7 +29,6 @@
 #include "base/memory.h"
 #include "base/net.h"
 #include "lock/hold.h"
-#include "lock/hold_mode.h"
 #include "lock/name.h"
 #include "lock/uri.h"
 

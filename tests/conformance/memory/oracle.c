@@ -28,7 +28,6 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "lock/hold.h"
-#include "lock/hold_mode.h"
 #include "lock/token.h"
 #include "lock/uri.h"
 #include "memory.h"
