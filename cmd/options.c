@@ -123,6 +123,7 @@ static int parse_number(const struct option_row *row, const char *text, int *val
 static int parse_choice(const struct option_row *row, const char *text, bool *chosen,
 			struct error *err)
 {
+	/* NOLINTNEXTLINE(clang-analyzer-core.NonNullParamChecker): such a row has an argument. */
 	const int length = (int)strcspn(row->argument, "|");
 	const char *other = row->argument + length + 1;
 	const bool is_second = !strcmp(text, other);
