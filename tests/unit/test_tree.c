@@ -104,7 +104,8 @@ static void run_threaded(void *ready)
 
 static void test_descendants(void)
 {
-	int ends[2];
+	/* Not on the stack of a thread that ends before the other one writes. */
+	static int ends[2];
 	pid_t root;
 
 	unit_case("descendants");
