@@ -281,7 +281,7 @@ left_or_again() {
 	release
 	join "$living" 10
 	now
-	took $((NOW - start)) 800 3500
+	took $((NOW - start)) 0 3500
 	[[ -e ran && ! -e dead ]]
 	wait_until 2 no_places
 }
