@@ -16,34 +16,37 @@
 /* /proc/PID/status has about 1500 bytes, and the lines that are read are in the first half. */
 #define STATUS_SIZE 4096
 
-/*
- * Read a value with sscanf() from the line of /proc/PID/status that matches; pid 0: of what /proc
- * takes for this process. False: none does.
- */
-static bool read_status(pid_t pid, const char *format, void *value)
+/* Read a value with sscanf() from the line of a status that matches. False: none does. */
+static bool find_value(const char *status, const char *format, void *value)
 {
-	char path[PATH_SIZE] = "/proc/self/status", status[STATUS_SIZE];
-	const char *line;
-
-	if (pid)
-		snprintf(path, sizeof(path), "/proc/%d/status", (int)pid);
-	textfile_start(path, status, sizeof(status));
-	for (line = status; line; line = strchr(line + 1, '\n'))
+	for (const char *line = status; line; line = strchr(line + 1, '\n'))
 		if (sscanf(line, format, value) == 1)
 			return true;
 	return false;
 }
 
+/* Read a value from /proc/PID/status, as find_value() does. */
+static bool read_status(pid_t pid, const char *format, void *value)
+{
+	char path[PATH_SIZE], status[STATUS_SIZE];
+
+	snprintf(path, sizeof(path), "/proc/%d/status", (int)pid);
+	textfile_start(path, status, sizeof(status));
+	return find_value(status, format, value);
+}
+
 bool process_proc_usable(void)
 {
+	char status[STATUS_SIZE];
 	int number;
 
+	textfile_start("/proc/self/status", status, sizeof(status));
 	/*
 	 * A process has a pid in its own namespace and in each one above. NSpid lists them from the
 	 * namespace of this /proc on: a second number means that this is one above.
 	 */
-	return read_status(0, " Pid: %d", &number) && number == getpid() &&
-	       !read_status(0, " NSpid: %*d %d", &number);
+	return find_value(status, " Pid: %d", &number) && number == getpid() &&
+	       !find_value(status, " NSpid: %*d %d", &number);
 }
 
 pid_t process_parent(pid_t pid)

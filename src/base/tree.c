@@ -99,7 +99,7 @@ int tree_exclude_present(struct tree_excluded *excluded)
 	list = read_tree(excluded);
 	if (!list)
 		return -1;
-	memcpy(present, list->pids, sizeof(present));
+	memcpy(present, list->pids, list->count * sizeof(present[0]));
 	excluded->pids = present;
 	excluded->count = list->count;
 	return 0;
