@@ -240,32 +240,38 @@ left_or_again() {
 	waiters 0 || { waiters 1 && alive "$PID"; }
 }
 
+# living_runs MOST PID DEAD...: kills these processes, and within MOST ms after a release the waiter
+# PID has run
+living_runs() {
+	local start
+	kill -KILL "${@:3}"
+	wait_until 5 ended "${@:3}"
+	now
+	start=$NOW
+	release
+	join "$2" 10
+	now
+	took $((NOW - start)) 0 "$1"
+	[[ -e ran && ! -e dead ]]
+	wait_until 2 no_places
+}
+
 @test "dead waiters are skipped" {
 	hold --
-	local n dead=() start
+	local n dead=()
 	for n in 1 2 3; do
 		wait_in_line "$n" -- touch dead
 		# shellcheck disable=SC2207 # words
 		dead+=("$PID" $(tree "$PID"))
 	done
 	wait_in_line 4 -- touch ran
-	local living=$PID
-	kill -KILL "${dead[@]}"
-	wait_until 5 ended "${dead[@]}"
-	now
-	start=$NOW
-	release
-	join "$living" 10
-	now
 	# The contract allows 1 s for each.
-	took $((NOW - start)) 0 4000
-	[[ -e ran && ! -e dead ]]
-	wait_until 2 no_places
+	living_runs 4000 "$PID" "${dead[@]}"
 }
 
 @test "a dead waiter far behind delays the next by about a second when its turn comes" {
 	hold --
-	local n dead living start
+	local n dead
 	for n in {1..11}; do
 		wait_in_line "$n" -- true
 	done
@@ -273,17 +279,7 @@ left_or_again() {
 	# shellcheck disable=SC2207 # words
 	dead=("$PID" $(tree "$PID"))
 	wait_in_line 13 -- touch ran
-	living=$PID
-	kill -KILL "${dead[@]}"
-	wait_until 5 ended "${dead[@]}"
-	now
-	start=$NOW
-	release
-	join "$living" 10
-	now
-	took $((NOW - start)) 0 3500
-	[[ -e ran && ! -e dead ]]
-	wait_until 2 no_places
+	living_runs 3500 "$PID" "${dead[@]}"
 }
 
 @test "a hung waiter delays the next by 5 s at most, and still gets its turn" {
