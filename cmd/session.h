@@ -39,7 +39,7 @@ struct settings {
 /* Locks, and what was seen of each. */
 struct locks {
 	struct name_list names;
-	struct rows *views; /* one for each name; NULL until session_view() */
+	struct rows *views;	/* one for each name; NULL until session_view() */
 	size_t held;		/* how many of the locks somebody holds */
 };
 

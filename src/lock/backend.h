@@ -94,13 +94,13 @@ struct row {
 	 * which the backend cannot name.
 	 */
 	char id[ROW_ID_SIZE];
-	bool mine; /* the row of the request's token */
+	bool mine;		/* the row of the request's token */
 	enum hold_mode mode;
 	int slots;		/* HOLD_SLOT */
 	uint64_t fence;		/* 0: not known, or a waiter */
 	int64_t age_ms;		/* since it holds, or waits; -1: not known */
 	int64_t left_ms;	/* until the lease of the hold ends; -1: no end is known */
-	struct holder holder; /* from the stored holder record */
+	struct holder holder;	/* from the stored holder record */
 };
 
 /* The id that suits a backend with no other rule: the SHA-256 of the token in 64 hex digits. */
@@ -115,7 +115,7 @@ struct name_list {
 struct rows {
 	struct row *holds;
 	size_t hold_count;
-	struct row *waiters; /* in the order of the queue */
+	struct row *waiters;	/* in the order of the queue */
 	size_t waiter_count;
 	uint64_t fence;		/* the last one given for this name; 0: not known */
 	struct name_list names;	/* with request->name NULL: the locks that have rows */

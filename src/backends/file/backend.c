@@ -6,7 +6,7 @@
  * two files of one name if it did not.
  *
  * A shared hold and a slot have a shared lock on the file, which keeps exclusive holds out. Their
- * records, and the bytes that belong to these, keep them apart (lock.h, record.h).
+ * records, and the bytes that belong to these, keep them apart (lock.h).
  */
 #include <errno.h>
 #include <fcntl.h>
