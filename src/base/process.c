@@ -20,6 +20,7 @@
 static bool find_value(const char *status, const char *format, void *value)
 {
 	for (const char *line = status; line; line = strchr(line + 1, '\n'))
+		/* cppcheck-suppress invalidScanfArgType_int ; the format is the caller's */
 		if (sscanf(line, format, value) == 1)
 			return true;
 	return false;
