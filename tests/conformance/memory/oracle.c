@@ -100,7 +100,9 @@ struct side {
 	struct backend *observer;	/* the other process, for show and break */
 	struct client clients[CLIENTS];
 	char name[64];
-	uint64_t fence;			/* the last one given */
+	uint64_t fence;			/* the largest one given */
+	uint64_t other_fence;		/* the largest one when the last mode of holds began */
+	enum hold_mode mode;		/* of the hold that was given last */
 	int places;
 	struct error err;
 	const char *outcome;
@@ -172,6 +174,20 @@ static void interrupt_sleep(int every_us)
 	setitimer(ITIMER_REAL, &(struct itimerval){ { 0, every_us }, { 0, every_us } }, NULL);
 }
 
+/*
+ * Does a new fence grow? That of a session is given when the client enters the queue, and waiters
+ * that may hold at once hold in any order.
+ */
+static bool fence_grows(struct side *side, enum hold_mode mode, uint64_t fence)
+{
+	if (!real.observer->session || mode == HOLD_EXCLUSIVE || mode != side->mode)
+		side->other_fence = side->fence;
+	side->mode = mode;
+	if (fence > side->fence)
+		side->fence = fence;
+	return fence > side->other_fence;
+}
+
 /* One try. A client that holds already repeats its call, as after a lost reply. */
 static const char *acquire_once(struct side *side, struct client *client)
 {
@@ -195,9 +211,9 @@ static const char *acquire_once(struct side *side, struct client *client)
 		client->state = CLIENT_HOLDS;
 		if (held && grant.fence == client->fence)
 			return "HELD";
-		if (grant.fence <= side->fence)
+		if (!fence_grows(side, client->request.mode, grant.fence))
 			return "HELD, with a fence that does not grow";
-		client->fence = side->fence = grant.fence;
+		client->fence = grant.fence;
 	}
 	return name_outcome(outcome);
 }
