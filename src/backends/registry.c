@@ -38,8 +38,7 @@ const char *redis_library(void);
 #endif
 
 const struct backend_driver backend_drivers[] = {
-	{ "file", "a directory on this host (the default)", .ops = &file_ops, .local = true,
-	  .default_path = file_path_default },
+	{ "file", "a directory on this host (the default)", .ops = &file_ops, .local = true },
 	{ "redis", "a Redis or Valkey server", 6379, REDIS },
 	{ "rediss", "the same, with TLS", 6379, REDIS },
 	{ "redis+unix", "the same, through a Unix socket", REDIS },
@@ -84,8 +83,8 @@ const struct backend_driver *backend_find(struct uri *uri, struct error *err)
 		uri->scheme = driver->alias_of;
 		return backend_find(uri, err);
 	}
-	if (driver->default_path && !uri->path[0])
-		uri->path = driver->default_path(&ignored);
+	if (driver->local && !uri->path[0])
+		uri->path = file_path_default(&ignored);
 	return driver;
 }
 

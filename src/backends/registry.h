@@ -25,11 +25,10 @@ struct backend_driver {
 	const char *(*library)(void);
 	/*
 	 * The backend needs no network and has no lease, and the supervisor does without a keeper.
-	 * The hold lives with a descriptor that dlock's processes share.
+	 * The hold lives with a descriptor that dlock's processes share. A URI without a path
+	 * means the default directory.
 	 */
 	bool local;
-	/* Returns the default path, in static memory; "": it is not usable. May be NULL. */
-	char *(*default_path)(struct error *err);
 };
 
 /* All rows, also those without a backend in this build. Ends with one without a scheme. */
