@@ -23,7 +23,7 @@ static enum outcome lock_file(const struct file_lock *lock, int how, struct erro
 		return OUTCOME_HELD;
 	if (errno == EWOULDBLOCK || errno == EINTR)
 		return OUTCOME_BUSY;
-	error_set(err, ERROR_UNAVAILABLE, errno, "cannot lock in %s", lock->directory);
+	error_set(err, ERROR_UNAVAILABLE, errno, "cannot lock in %s", lock->file->directory);
 	return OUTCOME_ERROR;
 }
 
@@ -62,8 +62,7 @@ static enum outcome add_hold(struct file_backend *file, const struct request *re
 		return OUTCOME_ERROR;
 	file->own.fence = hold_next_fence(state->fence);
 	if (file_record_write(&file->own, lock->fd, file->number)) {
-		error_set(err, ERROR_UNAVAILABLE, errno, "cannot write the lock file in %s",
-			  lock->directory);
+		error_set(err, ERROR_UNAVAILABLE, errno, "cannot write %s", lock->path);
 		return OUTCOME_ERROR;
 	}
 	return OUTCOME_HELD;

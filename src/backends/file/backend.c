@@ -122,7 +122,8 @@ static enum outcome replace_file(const struct file_lock *lock, uint64_t fence, s
 	char fresh[FILE_PATH_SIZE];
 	int fd, failed;
 
-	snprintf(fresh, sizeof(fresh), "%.*s/.new-XXXXXX", FILE_DIRECTORY_MAX, lock->directory);
+	snprintf(fresh, sizeof(fresh), "%.*s/.new-XXXXXX", FILE_DIRECTORY_MAX,
+		 lock->file->directory);
 	fd = mkostemp(fresh, O_CLOEXEC);
 	if (fd >= 0)
 		make_like(fd, lock->fd);

@@ -33,8 +33,7 @@ _Static_assert(sizeof(off_t) >= sizeof(int64_t), "needs -D_FILE_OFFSET_BITS=64")
 
 void file_lock_init(struct file_lock *lock, const struct file_backend *file, const char *name)
 {
-	lock->directory = file->directory;
-	lock->timeout_ms = file->base.timeout_ms;
+	lock->file = file;
 	lock->fd = -1;
 	file_path_make(file->directory, name, lock->path);
 }
@@ -66,7 +65,7 @@ static int cannot_open(const struct file_lock *lock, struct error *err)
 			     errno == EISDIR || errno == ENXIO;
 
 	if (errno == ENOENT)
-		return file_lock_missing(lock->directory, err);
+		return file_lock_missing(lock->file->directory, err);
 	if (errno == ELOOP)
 		return error_set(err, ERROR_REFUSED, 0, "%s is a symbolic link", lock->path);
 	return error_set(err, refused ? ERROR_REFUSED : ERROR_UNAVAILABLE, errno,
@@ -127,12 +126,12 @@ static int set_lock(const struct file_lock *lock, short type, off_t start, off_t
 static int report_refused(const struct file_lock *lock, struct error *err)
 {
 	return error_set(err, ERROR_UNAVAILABLE, errno, "the file system of %s, or a sandbox, "
-			 "refuses locks of open file descriptions (F_OFD_SETLK)", lock->directory);
+			 "refuses locks of open file descriptions (F_OFD_SETLK)", lock->path);
 }
 
 int file_lock_enter(const struct file_lock *lock, struct error *err)
 {
-	const int64_t until_ms = clock_boot_ms() + lock->timeout_ms;
+	const int64_t until_ms = clock_boot_ms() + lock->file->base.timeout_ms;
 	useconds_t pause_us = PAUSE_FIRST_US;
 
 	while (set_lock(lock, F_WRLCK, SECTION_BYTE, 1)) {

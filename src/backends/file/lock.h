@@ -66,8 +66,7 @@ unsigned long file_record_space(void);
 /* ---- objects ---- */
 
 struct file_lock {
-	const char *directory;
-	int64_t timeout_ms;	/* for the section */
+	const struct file_backend *file;	/* it has the directory and the timeout */
 	int fd;			/* -1: not open */
 	char path[FILE_PATH_SIZE];
 };
