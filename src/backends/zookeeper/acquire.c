@@ -100,7 +100,7 @@ static int take_written(struct zk_backend *zk, const struct zk_call *set, enum z
 	if (set->rc != ZOK)
 		return report_failed(zk, set->rc, "write", err);
 	/* It is the entry of an older session with this uuid. Ours was removed. */
-	if (set->stat.ephemeralOwner != zk_conn_session(&zk->conn))
+	if (set->stat.ephemeralOwner != zk->conn.session)
 		return report_gone(zk, err);
 	zk->own.version = set->stat.version;
 	zk->own.fence = (uint64_t)set->stat.czxid;
@@ -512,11 +512,19 @@ static enum outcome try_queue(struct zk_backend *zk, const struct request *reque
 
 /* ---- strategy node ---- */
 
-/* The node is a directory of strategy queue: remove it if it is empty. */
+/*
+ * The node is a directory of strategy queue: remove it if it is empty. A holder's node may have
+ * replaced it, but an ephemeral node cannot have the child that is deleted with it.
+ */
 static enum outcome remove_other(struct zk_backend *zk, const struct Stat *stat, struct error *err)
 {
+	struct zk_pair pair;
+
 	if (!stat->numChildren) {
-		zk_call_wait(zk_delete_directory(&zk->conn, zk->own.directory));
+		zk_node_path(zk->own.directory, "dlock", pair.node);
+		memcpy(pair.shadow, zk->own.directory, ZK_PATH_SIZE);
+		zk_create(&zk->conn, pair.node, "", ZOO_EPHEMERAL);
+		zk_call_wait(zk_delete_pair(&zk->conn, &pair, -1));
 		return report_ended(zk, err);
 	}
 	error_set(err, ERROR_REFUSED, 0, "%s: %.200s has nodes below it: others take this lock "
@@ -544,7 +552,7 @@ static enum outcome take_replies(struct zk_backend *zk, int rc, const struct zk_
 	}
 	zk_record_read(&record, data->text, own->uuid);
 	/* An earlier request, whose reply was lost, may have made it. */
-	if (record.mine && data->stat.ephemeralOwner == zk_conn_session(&zk->conn)) {
+	if (record.mine && data->stat.ephemeralOwner == zk->conn.session) {
 		own->fence = (uint64_t)data->stat.czxid;
 		return begin_hold(zk, grant);
 	}

@@ -202,7 +202,7 @@ static enum outcome prove_hold(struct zk_backend *zk, const struct request *requ
 	node = zk_list(&zk->conn, zk->own.at.node, zk->own.watch);
 	rc = zk_call_wait(check);
 	outcome = outcome_of(zk, rc == ZOK ? node->rc : rc, "prove", err);
-	if (outcome == OUTCOME_HELD && node->stat.ephemeralOwner != zk_conn_session(&zk->conn))
+	if (outcome == OUTCOME_HELD && node->stat.ephemeralOwner != zk->conn.session)
 		outcome = report_lost(zk, "its node belongs to another session", err);
 	return outcome;
 }

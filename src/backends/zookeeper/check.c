@@ -25,41 +25,37 @@ static int ping_leader(struct backend *backend, struct error *err)
 }
 
 struct ensemble {
-	size_t serving, unknown;
+	size_t serving;
 	bool standalone;
 };
 
 static void check_server(struct zk_backend *zk, const struct uri_host *host,
 			 struct ensemble *ensemble, struct findings *findings)
 {
-	char answer[2048], label[URI_HOST_SIZE], version[48] = "", mode[24] = "";
-	int64_t limit_ms = clock_boot_ms() + zk->base.timeout_ms;
+	const int64_t limit_ms = clock_boot_ms() + zk->base.timeout_ms;
+	char answer[ZK_ANSWER_SIZE], label[URI_HOST_SIZE], version[48] = "", mode[24] = "";
 	const char *line;
 	struct error err;
 
-	uri_host_text(host->name, host->port, label, sizeof(label));
-	if (zk_conn_ask(&zk->conn, host, answer, sizeof(answer), limit_ms, &err)) {
+	if (zk_conn_ask(&zk->conn, host, answer, limit_ms, &err)) {
 		findings_add(findings, FINDING_WARNING, "server", "repair it, or take it out of "
-			     "the URI", "%s: %.160s", label, err.message);
+			     "the URI", "%.230s", err.message);
 		return;
 	}
+	ensemble->serving++;
+	uri_host_text(host->name, host->port, label, sizeof(label));
 	line = strstr(answer, "version: ");
 	if (line)
 		sscanf(line, "version: %47[^-,\r\n]", version);
 	line = strstr(answer, "Mode: ");
 	if (line && sscanf(line, "Mode: %23[^\r\n]", mode) == 1) {
-		ensemble->serving++;
 		ensemble->standalone |= !strcmp(mode, "standalone");
 		findings_add(findings, FINDING_OK, "server", NULL, "%s: %s, version %s", label,
 			     mode, version);
-	} else if (strstr(answer, "whitelist")) {
-		ensemble->unknown++;
+	} else {
 		findings_add(findings, FINDING_NOTE, "server", "allow it: "
 			     "4lw.commands.whitelist=srvr", "%s: does not report its version and "
 			     "role ('srvr' is not allowed)", label);
-	} else {
-		findings_add(findings, FINDING_WARNING, "server", "see its log: it has no quorum",
-			     "%s: does not serve", label);
 	}
 }
 
@@ -76,7 +72,7 @@ static void check_ensemble(struct zk_backend *zk, struct findings *findings)
 		findings_add(findings, FINDING_WARNING, "quorum", "run three servers or more, "
 			     "and name them all", "a single server: while it is down nobody gets "
 			     "a lock, and holders must stop");
-	else if (zk->conn.host_count < 3 && !ensemble.unknown)
+	else if (zk->conn.host_count < 3)
 		findings_add(findings, FINDING_WARNING, "quorum", "name all servers in the URI",
 			     "only %zu of the ensemble's servers in the URI: without them the "
 			     "others are not found", zk->conn.host_count);
@@ -144,11 +140,8 @@ static int check_ignored(struct zk_backend *zk, struct findings *findings, struc
 {
 	const struct request request = { .token = "" };
 	struct rows rows = { .hold_count = 0 };
-	int failed = zk_show(&zk->base, &request, &rows, err);
+	const int failed = zk_show(&zk->base, &request, &rows, err);
 
-	/* check_acl() reports a root that cannot be listed. */
-	if (failed && err->kind == ERROR_REFUSED)
-		failed = 0;
 	if (rows.ignored.count)
 		findings_add(findings, FINDING_WARNING, "layout", "use one kind of lock at a path",
 			     "%.160s is of another program, which dlock does not exclude (such "

@@ -6,13 +6,10 @@
 #include <fcntl.h>
 #include <limits.h>
 #include <malloc.h>
-#include <net/if.h>
 #include <netdb.h>
-#include <netinet/in.h>
 #include <poll.h>
 #include <pthread.h>
 #include <signal.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -138,11 +135,11 @@ void zk_conn_take_news(struct zk_conn *conn)
 	}
 }
 
-/* Wait for news, and take them. Returns 0, or sets *err: 1 if none came in time, or -1. */
+/* Wait for news, and take them. Returns 0, or -1 and sets *err: ERROR_UNAVAILABLE if none came. */
 static int await_news(struct zk_conn *conn, int64_t until_ms, struct error *err)
 {
 	if (net_wait(conn->news[0], POLLIN, until_ms, conn->backend->cancel_fd, err))
-		return err->kind == ERROR_UNAVAILABLE ? 1 : -1;
+		return -1;
 	zk_conn_take_news(conn);
 	return 0;
 }
@@ -157,32 +154,48 @@ int zk_conn_fd(struct zk_conn *conn)
 
 /* ---- why there is no session ---- */
 
-int zk_conn_ask(const struct zk_conn *conn, const struct uri_host *host, char *answer, size_t size,
-		int64_t deadline_ms, struct error *err)
+/* Ask in clear text. With TLS, only connect, and the answer is "". Returns 0, or -1 and *err. */
+static int read_answer(const struct zk_conn *conn, const struct uri_host *host,
+		       char answer[static ZK_ANSWER_SIZE], int64_t deadline_ms, struct error *err)
 {
 	static const char word[] = "srvr\n";
 	const int cancel_fd = conn->backend->cancel_fd;
-	int fd = net_connect(host->name, host->port, deadline_ms, cancel_fd, err), failed = 0;
+	const int fd = net_connect(host->name, host->port, deadline_ms, cancel_fd, err);
+	int failed = fd < 0 ? -1 : 0;
 	size_t used = 0;
 	ssize_t n = -1;
 
-	if (fd < 0)
-		return -1;
-	if (!conn->tls)
+	if (!failed && !conn->tls)
 		n = send(fd, word, strlen(word), MSG_NOSIGNAL);
-	while (n > 0 && used < size - 1) {
+	while (n > 0 && used < ZK_ANSWER_SIZE - 1) {
 		failed = net_wait(fd, POLLIN, deadline_ms, cancel_fd, err);
-		n = failed ? 0 : recv(fd, answer + used, size - 1 - used, 0);
+		n = failed ? 0 : recv(fd, answer + used, ZK_ANSWER_SIZE - 1 - used, 0);
 		used += n > 0 ? (size_t)n : 0;
 	}
-	if (!conn->tls && !failed && !used) {
-		error_set(err, ERROR_UNAVAILABLE, n < 0 ? errno : 0,
-			  "ends the connection; is it a ZooKeeper server?");
-		failed = -1;
-	}
-	close(fd);
 	answer[used] = '\0';
+	if (fd >= 0)
+		close(fd);
 	return failed;
+}
+
+int zk_conn_ask(const struct zk_conn *conn, const struct uri_host *host,
+		char answer[static ZK_ANSWER_SIZE], int64_t deadline_ms, struct error *err)
+{
+	int result = read_answer(conn, host, answer, deadline_ms, err);
+	const bool serves = conn->tls || strstr(answer, "Mode:") || strstr(answer, "whitelist");
+	char label[URI_HOST_SIZE];
+
+	if (!result && strstr(answer, "not currently serving")) {
+		error_set(err, ERROR_UNAVAILABLE, 0, "does not serve: it has no quorum");
+		result = 1;
+	} else if (!result && !serves) {
+		result = error_set(err, ERROR_UNAVAILABLE, 0, "is no ZooKeeper server, or takes no "
+				   "more connections");
+	}
+	if (result)
+		error_prefix(err, "zookeeper %s",
+			     uri_host_text(host->name, host->port, label, sizeof(label)));
+	return result;
 }
 
 /* Report a session that has ended. Returns -1. */
@@ -192,8 +205,7 @@ static int no_session(struct zk_conn *conn, int state, struct error *err)
 
 	error_set(err, expired ? ERROR_UNAVAILABLE : ERROR_REFUSED, 0, "%s: %s", conn->label,
 		  expired ? "the session has expired" : "authentication failed (AuthFailed)");
-	if (expired)
-		err->errnum = ESTALE;
+	err->errnum = expired ? ESTALE : 0;
 	return -1;
 }
 
@@ -206,7 +218,7 @@ static int note_refusal(struct zk_conn *conn, struct error *err)
 {
 	if (!conn->refused_ms)
 		conn->refused_ms = clock_boot_ms();
-	if (!conn->had_session || clock_boot_ms() - conn->refused_ms < conn->ttl_ms)
+	if (!conn->session || clock_boot_ms() - conn->refused_ms < conn->ttl_ms)
 		return 0;
 	return no_session(conn, ZOO_EXPIRED_SESSION_STATE, err);
 }
@@ -217,67 +229,55 @@ static int note_refusal(struct zk_conn *conn, struct error *err)
  */
 static int check_servers(struct zk_conn *conn, int64_t deadline_ms, struct error *err)
 {
-	char answer[256], label[URI_HOST_SIZE];
-	bool any = false, no_quorum;
+	char answer[ZK_ANSWER_SIZE];
+	bool no_quorum = false;
 	struct error why;
 	int64_t now;
-	int failed;
+	int result;
 
 	for (size_t i = 0; i < conn->host_count; i++) {
-		const struct uri_host *host = &conn->hosts[i];
-
 		now = clock_boot_ms();
-		uri_host_text(host->name, host->port, label, sizeof(label));
-		failed = zk_conn_ask(conn, host, answer, sizeof(answer), now + (deadline_ms - now) /
+		result = zk_conn_ask(conn, &conn->hosts[i], answer, now + (deadline_ms - now) /
 				     (int64_t)(conn->host_count - i), &why);
-		no_quorum = !failed && strstr(answer, "not currently serving");
-		if (failed)
-			error_prefix(&why, "zookeeper %s", label);
-		else if (no_quorum)
-			error_set(&why, ERROR_UNAVAILABLE, 0, "zookeeper %s: the server does not "
-				  "serve: it has no quorum", label);
-		else if (conn->tls || strstr(answer, "Mode:") || strstr(answer, "whitelist"))
+		if (!result)
 			return note_refusal(conn, err);
-		else
-			error_set(&why, ERROR_UNAVAILABLE, 0, "zookeeper %s: answers, but not as a "
-				  "ZooKeeper server", label);
 		/* The best reason names a server that answers. */
-		if (!i || (no_quorum && !any) || why.kind == ERROR_CANCELLED)
+		if (!i || (result > 0 && !no_quorum) || why.kind == ERROR_CANCELLED)
 			*err = why;
 		if (why.kind == ERROR_CANCELLED)
 			return -1;
-		any |= no_quorum;
+		no_quorum |= result > 0;
 	}
 	conn->refused_ms = 0;
-	return any && clock_boot_ms() < deadline_ms - ELECTION_MS ? 0 : -1;
+	return no_quorum && clock_boot_ms() < deadline_ms - ELECTION_MS ? 0 : -1;
 }
 
 /* ---- addresses ---- */
 
-/* Add "ADDRESS:PORT" to the list, without brackets, as the library wants it. */
-static void add_server(struct zk_conn *conn, const struct net_address *address, uint16_t port)
+/* Add "ADDRESS:PORT" to the list, without brackets, as the library wants it. Returns the list. */
+static char *add_server(char *list, const struct net_address *address, uint16_t port)
 {
-	char *list = conn->servers, text[INET6_ADDRSTRLEN + IF_NAMESIZE + 1];
+	char text[NI_MAXHOST], *longer;
 
 	if (getnameinfo((const struct sockaddr *)&address->address, address->length, text,
 			sizeof(text), NULL, 0, NI_NUMERICHOST))
-		return;
-	conn->servers = memory_format("%s%s%s:%u", list ? list : "", list ? "," : "", text,
-				      (unsigned)port);
+		return list;
+	longer = memory_format("%s%s%s:%u", list ? list : "", list ? "," : "", text,
+			       (unsigned)port);
 	free(list);
+	return longer;
 }
 
 /*
  * Look up the hosts' addresses, once. The library gets numeric ones, because it would block to look
- * up names between one server and the next. Returns 0, or -1 and sets *err if none is found.
+ * up names between one server and the next. Returns a list, which the caller frees, or NULL and
+ * sets *err if none is found.
  */
-static int resolve_hosts(struct zk_conn *conn, struct error *err)
+static char *resolve_hosts(const struct zk_conn *conn, struct error *err)
 {
 	struct net_address found[NET_ADDRESSES];
-	char label[URI_HOST_SIZE];
+	char label[URI_HOST_SIZE], *list = NULL;
 
-	free(conn->servers);
-	conn->servers = NULL;
 	for (size_t i = 0; i < conn->host_count; i++) {
 		const struct uri_host *host = &conn->hosts[i];
 		const int count = net_resolve(host->name, host->port, found, err);
@@ -286,21 +286,12 @@ static int resolve_hosts(struct zk_conn *conn, struct error *err)
 			error_prefix(err, "zookeeper %s",
 				     uri_host_text(host->name, host->port, label, sizeof(label)));
 		for (int j = 0; j < count; j++)
-			add_server(conn, &found[j], host->port);
+			list = add_server(list, &found[j], host->port);
 	}
-	return conn->servers ? 0 : -1;
+	return list;
 }
 
 /* ---- the connection ---- */
-
-static bool is_connection(int fd)
-{
-	socklen_t size = sizeof(int);
-	int domain;
-
-	return !getsockopt(fd, SOL_SOCKET, SO_DOMAIN, &domain, &size) &&
-	       (domain == AF_INET || domain == AF_INET6);
-}
 
 /*
  * List the connections among the descriptors that follow the pipe, one a bit, but for those that
@@ -309,10 +300,14 @@ static bool is_connection(int fd)
  */
 static uint64_t list_connections(const struct zk_conn *conn)
 {
+	socklen_t size = sizeof(int);
 	uint64_t found = 0;
+	int domain;
 
 	for (int i = 0; i < 64; i++)
-		found |= (uint64_t)is_connection(conn->news[0] + 1 + i) << i;
+		if (!getsockopt(conn->news[0] + 1 + i, SOL_SOCKET, SO_DOMAIN, &domain, &size) &&
+		    (domain == AF_INET || domain == AF_INET6))
+			found |= UINT64_C(1) << i;
 	return found & ~conn->foreign;
 }
 
@@ -320,17 +315,16 @@ static uint64_t list_connections(const struct zk_conn *conn)
 static void drop_connection(struct zk_conn *conn)
 {
 	const uint64_t ours = list_connections(conn);
-	const int64_t now = clock_boot_ms();
-	bool any = false;
 
-	for (int i = 0; i < 64; i++)
-		any |= (ours >> i & 1) && !shutdown(conn->news[0] + 1 + i, SHUT_RDWR);
-	/* It counts as lost before the library notices. */
-	if (any && conn->state == ZOO_CONNECTED_STATE)
+	if (!ours)
+		return;
+	/* It counts as lost before the library notices, and the next one comes after it. */
+	if (conn->state == ZOO_CONNECTED_STATE)
 		take_state(conn, 0);
-	/* The next connection comes after this one. */
-	if (any)
-		conn->started_ms = now;
+	conn->started_ms = clock_boot_ms();
+	for (int i = 0; i < 64; i++)
+		if (ours >> i & 1)
+			shutdown(conn->news[0] + 1 + i, SHUT_RDWR);
 }
 
 /* ---- the URI ---- */
@@ -343,12 +337,12 @@ static int read_tls(struct zk_conn *conn, const struct uri *uri, struct error *e
 
 	if (!ca && !cert && !key)
 		return 0;
-	if (!zookeeper_init_ssl)
-		return error_set(err, ERROR_USAGE, 0, "zookeeper: ssl-ca=, cert= and key= want a "
-				 "libzookeeper with TLS, and this one was built without OpenSSL");
-	if (!ca || !cert || !key || strchr(ca, ',') || strchr(cert, ',') || strchr(key, ','))
+	if (!zookeeper_init_ssl || !ca || !cert || !key || strchr(ca, ',') || strchr(cert, ',') ||
+	    strchr(key, ','))
 		return error_set(err, ERROR_USAGE, 0, "zookeeper: TLS needs all of ssl-ca=, cert= "
-				 "and key=, files without ',' in their names");
+				 "and key=, files without ',' in their names, and a libzookeeper "
+				 "with OpenSSL: this one has %s",
+				 zookeeper_init_ssl ? "it" : "none");
 	conn->tls = memory_format("%s,%s,%s,", ca, cert, key);
 	return 0;
 }
@@ -363,11 +357,9 @@ int zk_conn_init(struct zk_conn *conn, struct backend *backend, const struct uri
 	if (!uri->host_count)
 		return error_set(err, ERROR_USAGE, 0, "zookeeper: there is no host: write "
 				 "zookeeper://HOST[:PORT][,HOST...][/ROOT]");
-	if (uri->user && uri->user[0] && !uri->password)
-		return error_set(err, ERROR_USAGE, 0, "zookeeper: user '%.60s' without a password",
-				 uri->user);
-	if (uri->password && (!uri->user || !uri->user[0]))
-		return error_set(err, ERROR_USAGE, 0, "zookeeper: a password without a user");
+	if ((uri->user && uri->user[0]) != (uri->password != NULL))
+		return error_set(err, ERROR_USAGE, 0, "zookeeper: want both a user and a password, "
+				 "or neither");
 	if (uri->password)
 		conn->auth = memory_format("%s:%s", uri->user, uri->password);
 	conn->user = memory_copy(uri->user);
@@ -383,23 +375,15 @@ int zk_conn_init(struct zk_conn *conn, struct backend *backend, const struct uri
 
 /* ---- the life of a session ---- */
 
-/* Clear the state of the last session. No thread of the library is running. */
-static void reset_session(struct zk_conn *conn)
-{
-	zk_conn_take_news(conn);
-	conn->state = conn->pending = 0;
-	conn->had_session = conn->eventful = false;
-	conn->started_ms = clock_boot_ms();
-}
-
 static int start_session(struct zk_conn *conn, int64_t longest_ms, struct error *err)
 {
 	const int ttl_ms = (int)clock_earlier(longest_ms, SESSION_MOST_MS);
+	char *servers = resolve_hosts(conn, err);
 	sigset_t all, before;
 
-	if (resolve_hosts(conn, err))
+	if (!servers)
 		return -1;
-	reset_session(conn);
+	conn->started_ms = clock_boot_ms();
 	fcntl(conn->news[1], F_SETFL, 0);
 	conn->foreign = 0;
 	conn->foreign = list_connections(conn);
@@ -411,12 +395,11 @@ static int start_session(struct zk_conn *conn, int64_t longest_ms, struct error 
 	/* The library's threads inherit the mask, and so get no signal. */
 	sigfillset(&all);
 	pthread_sigmask(SIG_SETMASK, &all, &before);
-	if (conn->tls)
-		conn->handle = zookeeper_init_ssl(conn->servers, conn->tls, on_session, ttl_ms,
-						  NULL, conn, 0);
-	else
-		conn->handle = zookeeper_init(conn->servers, on_session, ttl_ms, NULL, conn, 0);
+	conn->handle = conn->tls
+		? zookeeper_init_ssl(servers, conn->tls, on_session, ttl_ms, NULL, conn, 0)
+		: zookeeper_init(servers, on_session, ttl_ms, NULL, conn, 0);
 	pthread_sigmask(SIG_SETMASK, &before, NULL);
+	free(servers);
 	if (!conn->handle)
 		return error_set(err, ERROR_INTERNAL, errno, "%s: cannot start a session",
 				 conn->label);
@@ -433,7 +416,11 @@ void zk_conn_close(struct zk_conn *conn)
 	if (conn->handle)
 		zookeeper_close(conn->handle);
 	conn->handle = NULL;
-	reset_session(conn);
+	/* No thread of the library is running. */
+	zk_conn_take_news(conn);
+	conn->state = conn->pending = 0;
+	conn->session = 0;
+	conn->eventful = false;
 }
 
 void zk_conn_finish(struct zk_conn *conn)
@@ -447,14 +434,8 @@ void zk_conn_finish(struct zk_conn *conn)
 	memory_free_secret(conn->auth);
 	free(conn->user);
 	free(conn->tls);
-	free(conn->servers);
 	close(conn->news[0]);
 	close(conn->news[1]);
-}
-
-int64_t zk_conn_session(const struct zk_conn *conn)
-{
-	return conn->handle ? zoo_client_id(conn->handle)->client_id : 0;
 }
 
 /*
@@ -480,7 +461,7 @@ static int await_session(struct zk_conn *conn, struct error *err)
 	slice_end_ms = now + slice_ms;
 	for (;;) {
 		zk_conn_take_news(conn);
-		if (conn->state == ZOO_CONNECTED_STATE && (conn->had_session || add_auth(conn)))
+		if (conn->state == ZOO_CONNECTED_STATE && (conn->session || add_auth(conn)))
 			break;
 		if (conn->state == ZOO_EXPIRED_SESSION_STATE ||
 		    conn->state == ZOO_AUTH_FAILED_STATE)
@@ -500,11 +481,11 @@ static int await_session(struct zk_conn *conn, struct error *err)
 			slice_end_ms = now + slice_ms;
 		}
 		until_ms = clock_earlier(clock_earlier(look_ms, slice_end_ms), check_ms);
-		if (await_news(conn, until_ms, err) < 0)
+		if (await_news(conn, until_ms, err) && err->kind != ERROR_UNAVAILABLE)
 			return -1;
 	}
 	conn->refused_ms = 0;
-	conn->had_session = true;
+	conn->session = zoo_client_id(conn->handle)->client_id;
 	conn->ttl_ms = zoo_recv_timeout(conn->handle);
 	return 0;
 }
@@ -524,7 +505,7 @@ int zk_conn_open(struct zk_conn *conn, int64_t ttl_ms, struct error *err)
 	if (err->kind == ERROR_UNAVAILABLE && err->errnum != ESTALE)
 		err->errnum = ENOTCONN;
 	/* Without a session to keep, stop the library from connecting. */
-	if (!conn->had_session || err->kind == ERROR_REFUSED)
+	if (!conn->session || err->kind == ERROR_REFUSED)
 		zk_conn_close(conn);
 	return -1;
 }
@@ -535,20 +516,17 @@ int zk_conn_wait(struct zk_conn *conn)
 {
 	const int64_t deadline_ms = clock_earlier(conn->deadline_ms,
 						  clock_boot_ms() + conn->backend->timeout_ms);
-	int result;
 
-	for (zk_conn_take_news(conn); conn->pending; ) {
-		result = await_news(conn, deadline_ms, &conn->why);
-		if (!result)
-			continue;
-		if (result > 0) {
-			error_set(&conn->why, ERROR_UNAVAILABLE, 0, "%s: no answer in time",
-				  conn->label);
-			drop_connection(conn);
-		}
-		return ZK_UNANSWERED;
+	zk_conn_take_news(conn);
+	while (conn->pending && !await_news(conn, deadline_ms, &conn->why))
+		;
+	if (!conn->pending)
+		return 0;
+	if (conn->why.kind == ERROR_UNAVAILABLE) {
+		error_set(&conn->why, ERROR_UNAVAILABLE, 0, "%s: no answer in time", conn->label);
+		drop_connection(conn);
 	}
-	return 0;
+	return ZK_UNANSWERED;
 }
 
 bool zk_conn_again(struct zk_conn *conn, struct error *err)
@@ -619,10 +597,7 @@ static void on_data(int rc, const char *value, int length, const struct Stat *st
 	struct zk_call *call = (struct zk_call *)data;
 
 	/* A length of -1 means that the node has no data. */
-	call->length = rc == ZOK && value && length > 0 ? (size_t)length : 0;
-	call->text = memory_new(call->length + 1, 1);
-	if (call->length)
-		memcpy(call->text, value, call->length);
+	call->text = memory_copy_part(value ? value : "", length > 0 ? (size_t)length : 0);
 	on_stat(rc, stat, data);
 }
 
@@ -733,15 +708,10 @@ struct zk_call *zk_sync(struct zk_conn *conn, const char *path)
 	return finish_send(call, zoo_async(conn->handle, path, on_string, call));
 }
 
-static struct zk_call *send_ops(struct zk_call *call, int count)
-{
-	return finish_send(call, zoo_amulti(call->conn->handle, count, call->ops, call->results,
-					    on_void, call));
-}
-
 static struct zk_call *send_pair(struct zk_call *call, const struct zk_pair *pair)
 {
-	return send_ops(call, pair->shadow[0] ? 2 : 1);
+	return finish_send(call, zoo_amulti(call->conn->handle, pair->shadow[0] ? 2 : 1, call->ops,
+					    call->results, on_void, call));
 }
 
 struct zk_call *zk_create_pair(struct zk_conn *conn, const struct zk_pair *pair,
@@ -764,19 +734,6 @@ struct zk_call *zk_delete_pair(struct zk_conn *conn, const struct zk_pair *pair,
 	zoo_delete_op_init(&call->ops[0], pair->node, version);
 	zoo_delete_op_init(&call->ops[1], pair->shadow, -1);
 	return send_pair(call, pair);
-}
-
-struct zk_call *zk_delete_directory(struct zk_conn *conn, const char *path)
-{
-	struct zk_call *call = make_call(conn);
-	char child[ZK_PATH_SIZE + 8];
-
-	/* An ephemeral node cannot have a child. */
-	snprintf(child, sizeof(child), "%s/dlock", path);
-	zoo_create_op_init(&call->ops[0], child, "", 0, choose_acl(conn), ZOO_PERSISTENT, NULL, 0);
-	zoo_delete_op_init(&call->ops[1], child, -1);
-	zoo_delete_op_init(&call->ops[2], path, -1);
-	return send_ops(call, 3);
 }
 
 struct zk_call *zk_check_pair(struct zk_conn *conn, const struct zk_pair *pair)
@@ -807,19 +764,15 @@ int zk_call_error(const struct zk_conn *conn, int rc, const char *what, const ch
 	switch (rc) {
 	case ZK_UNANSWERED:
 		*err = conn->why;
-		break;
+		return -1;
 	case ZNOAUTH:
-		error_set(err, ERROR_REFUSED, 0, conn->user
-			  ? "%s: not allowed to %s %.160s (NoAuth) as user '%.60s': check user "
-			    "and password, or the node's ACL"
-			  : "%s: not allowed to %s %.160s (NoAuth): its ACL wants a user and "
-			    "password, as in zookeeper://USER:PASSWORD@HOST", conn->label, what,
-			  path, conn->user);
-		break;
 	case ZSESSIONCLOSEDREQUIRESASLAUTH:
-		error_set(err, ERROR_REFUSED, 0, "%s: the server wants authentication%s",
-			  conn->label, conn->user ? " of another kind" : ": give USER:PASSWORD@");
-		break;
+		return error_set(err, ERROR_REFUSED, 0, conn->user
+				 ? "%s: not allowed to %s %.160s (NoAuth) as user '%.60s': check "
+				   "user and password, the node's ACL, and what the server demands"
+				 : "%s: not allowed to %s %.160s (NoAuth): its ACL or the server "
+				   "wants a user and password: zookeeper://USER:PASSWORD@HOST",
+				 conn->label, what, path, conn->user);
 	case ZCONNECTIONLOSS:
 	case ZOPERATIONTIMEOUT:
 	case ZCLOSING:
@@ -832,13 +785,10 @@ int zk_call_error(const struct zk_conn *conn, int rc, const char *what, const ch
 	/* Both follow our write whose answer was lost. */
 	case ZBADVERSION:
 	case ZRUNTIMEINCONSISTENCY:
-		error_set(err, ERROR_UNAVAILABLE, 0, "%s: cannot %s: %s", conn->label, what,
-			  zerror(rc));
-		break;
+		return error_set(err, ERROR_UNAVAILABLE, 0, "%s: cannot %s: %s", conn->label, what,
+				 zerror(rc));
 	default:
-		error_set(err, ERROR_REFUSED, 0, "%s: cannot %s %.200s: %s", conn->label, what,
-			  path, zerror(rc));
-		break;
+		return error_set(err, ERROR_REFUSED, 0, "%s: cannot %s %.200s: %s", conn->label,
+				 what, path, zerror(rc));
 	}
-	return -1;
 }

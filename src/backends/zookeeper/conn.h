@@ -46,11 +46,10 @@ struct zk_call {
 	int64_t sent_ms;	/* CLOCK_BOOTTIME */
 	/* Zero if rc is not ZOK, but text may also be "": */
 	struct Stat stat;
-	char *text;		/* data of the node; names, each with a NUL */
-	size_t length;		/* of the data */
+	char *text;		/* data of the node, up to a NUL; names, each with a NUL */
 	size_t count;		/* names */
-	zoo_op_t ops[3];
-	zoo_op_result_t results[3];
+	zoo_op_t ops[2];
+	zoo_op_result_t results[2];
 };
 
 /* What a thread of the library reports: one of call, watch and state. */
@@ -77,9 +76,8 @@ struct zk_conn {
 
 	/* ---- used by the main thread alone, as all but zk_conn_report() */
 	zhandle_t *handle;
-	char *servers;			/* "address:port,...", all of them numeric */
 	int state;			/* ZOO_..._STATE, 0: connecting */
-	bool had_session;		/* this handle was connected once, and has the user */
+	int64_t session;		/* its number; 0: this handle was never connected */
 	int64_t ttl_ms;			/* granted */
 	int64_t deadline_ms;		/* of the operation under way */
 	struct error why;		/* zk_conn_wait() has failed */
@@ -99,12 +97,15 @@ struct zk_conn {
 int zk_conn_init(struct zk_conn *conn, struct backend *backend, const struct uri *uri,
 		 struct error *err);
 
+#define ZK_ANSWER_SIZE 2048
+
 /*
  * Ask a server in clear text for its version and role. With TLS, only connect, and the answer is
- * "". Returns 0, or -1 and sets *err.
+ * "". Returns 0, and the server serves; or sets *err, which names the server, and returns 1 if it
+ * has no quorum, or -1.
  */
-int zk_conn_ask(const struct zk_conn *conn, const struct uri_host *host, char *answer, size_t size,
-		int64_t deadline_ms, struct error *err);
+int zk_conn_ask(const struct zk_conn *conn, const struct uri_host *host,
+		char answer[static ZK_ANSWER_SIZE], int64_t deadline_ms, struct error *err);
 
 /* Begin an operation: all waits until the next call of this function end within ms. */
 void zk_conn_begin(struct zk_conn *conn, int64_t ms);
@@ -119,9 +120,6 @@ void zk_conn_free(struct zk_conn *conn);
  * expired is reported as ERROR_UNAVAILABLE with errnum ESTALE, until zk_conn_close() is called.
  */
 int zk_conn_open(struct zk_conn *conn, int64_t ttl_ms, struct error *err);
-
-/* Returns the session's number; 0: there is none. */
-int64_t zk_conn_session(const struct zk_conn *conn);
 
 /*
  * End the session, so that the server removes its ephemeral nodes. A session that is not connected
@@ -192,11 +190,6 @@ struct zk_call *zk_create_pair(struct zk_conn *conn, const struct zk_pair *pair,
 /* Delete both, or one if pair->shadow is "". version: of the first node; -1: any */
 struct zk_call *zk_delete_pair(struct zk_conn *conn, const struct zk_pair *pair,
 			       int32_t version);
-/*
- * Delete a node that has no children, unless it is ephemeral: a holder's node may have replaced the
- * one that was read.
- */
-struct zk_call *zk_delete_directory(struct zk_conn *conn, const char *path);
 /* Check that both exist, by a transaction that changes nothing and needs a majority. */
 struct zk_call *zk_check_pair(struct zk_conn *conn, const struct zk_pair *pair);
 

@@ -50,8 +50,8 @@ static void describe_foreign(const struct zk_entry *entry, const struct zk_call 
 	const char *maker = !entry->name[0] ? "dlock" : entry->uuid ? "Curator" : "kazoo";
 
 	/* Curator stores its host's address by default, and kazoo a name of the user's choice. */
-	if (data->length)
-		text_clean(data->text, data->length, holder->host, sizeof(holder->host));
+	if (data->text)
+		text_clean(data->text, strlen(data->text), holder->host, sizeof(holder->host));
 	snprintf(holder->command, sizeof(holder->command), "%s, session 0x%llx", maker,
 		 (unsigned long long)data->stat.ephemeralOwner);
 }
@@ -76,7 +76,8 @@ static void add_row(struct rows *rows, const struct zk_entry *entry, const char 
 
 	zk_record_read(&record, data->text, uuid);
 	holds = unblocked && record.state != ZK_WAITING;
-	row = rows_add(rows, holds, data->text, record.state == ZK_FOREIGN ? 0 : data->length);
+	row = rows_add(rows, holds, data->text,
+		       record.state == ZK_FOREIGN ? 0 : strlen(data->text));
 	if (record.state == ZK_FOREIGN)
 		describe_foreign(entry, data, &row->holder);
 	row->mine = record.mine || zk_entry_has_uuid(entry, uuid);
