@@ -383,9 +383,10 @@ static int enqueue(struct zk_backend *zk, const struct request *request, struct 
 	own->state = ZK_NEW;
 	own->version = 0;
 	own->watch = 0;
-	own->maybe = own->was_read = false;
+	own->was_read = false;
 	if (read_queue(zk, names, err))
 		return -1;
+	own->maybe = false;
 	/* An entry that was blocked when it was made is written before it holds. */
 	own->fence = own->blocked ? 0 : fence_of(&before->stat, &names->stat);
 	return 0;
@@ -416,6 +417,8 @@ static int send_try(struct zk_backend *zk, const struct request *request, bool c
 	if (claim && !zk_conn_fresh(&zk->conn, err))
 		return -1;
 	own->sent_ms = clock_boot_ms();
+	/* A reading does not prove the hold: write once more, even if a write came before. */
+	own->fence = 0;
 	if (claim) {
 		own->taken_ms = clock_wall_ms();
 		zk_record_write(data, NULL, ZK_HELD, own->taken_ms, request->text);
