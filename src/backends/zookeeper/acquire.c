@@ -47,7 +47,7 @@ static void clear_watches(struct zk_own *own)
 		forget_watched(&own->watched[i]);
 }
 
-void zk_own_clear(struct zk_own *own)
+static void clear_own(struct zk_own *own)
 {
 	clear_watches(own);
 	*own = (struct zk_own){ .held = false };
@@ -56,7 +56,7 @@ void zk_own_clear(struct zk_own *own)
 void zk_own_leave(struct zk_backend *zk)
 {
 	zk_conn_close(&zk->conn);
-	zk_own_clear(&zk->own);
+	clear_own(&zk->own);
 }
 
 /* Our entry is gone, though the session is not. Sets *err. Returns -1. */
@@ -73,35 +73,29 @@ static int report_gone(struct zk_backend *zk, struct error *err)
 	return -1;
 }
 
-/* A request that writes our entry has failed with rc. Sets *err. Returns -1. */
-static int report_failed(struct zk_backend *zk, int rc, const char *what, struct error *err)
-{
-	if (rc == ZNONODE)
-		return report_gone(zk, err);
-	zk_call_error(&zk->conn, rc, what, zk->own.at.node, err);
-	/* It may have been written. find_entry() reads what is stored. */
-	zk->own.maybe = true;
-	zk->own.at.node[0] = '\0';
-	return -1;
-}
-
 /* Delete our entry, and keep the session for the show() that follows. */
 static void delete_own(struct zk_backend *zk)
 {
 	if (zk_call_wait(zk_delete_pair(&zk->conn, &zk->own.at, -1)) != ZOK)
 		zk_conn_close(&zk->conn);
-	zk_own_clear(&zk->own);
+	clear_own(&zk->own);
 }
 
 /* Take the reply to a write of our entry. Returns 0, or -1 and sets *err. */
 static int take_written(struct zk_backend *zk, const struct zk_call *set, enum zk_state state,
 			struct error *err)
 {
-	if (set->rc != ZOK)
-		return report_failed(zk, set->rc, "write", err);
-	/* It is the entry of an older session with this uuid. Ours was removed. */
-	if (set->stat.ephemeralOwner != zk->conn.session)
+	/* An entry of an older session has this uuid, too. */
+	if (set->rc == ZNONODE ||
+	    (set->rc == ZOK && set->stat.ephemeralOwner != zk->conn.session))
 		return report_gone(zk, err);
+	if (set->rc != ZOK) {
+		zk_call_error(&zk->conn, set->rc, "write", zk->own.at.node, err);
+		/* It may have been written. find_entry() reads what is stored. */
+		zk->own.maybe = true;
+		zk->own.at.node[0] = '\0';
+		return -1;
+	}
 	zk->own.version = set->stat.version;
 	zk->own.fence = (uint64_t)set->stat.czxid;
 	zk->own.state = state;
@@ -149,12 +143,11 @@ static void record_queue(struct zk_own *own, const struct zk_entry *entries, ptr
 	const bool near = me - next < (slot ? NEAR_SLOT : NEAR);
 
 	/*
-	 * Those behind last_free were blocked when our entry was made, so also when they were made.
-	 * They write ZK_HELD before they hold.
+	 * Those behind last_free were blocked before we wrote that we wait, so also when they were
+	 * made. They write ZK_HELD before they hold.
 	 */
-	if (!own->was_read && next)
+	if (own->state == ZK_NEW && next)
 		own->last_free = entries[next - 1].number;
-	own->was_read = true;
 	own->waiting = me - next;
 	own->blocked = nearest >= 0;
 	own->slot = slot;
@@ -214,7 +207,7 @@ static int watch_others(struct zk_backend *zk, const struct request *request, st
 	struct zk_own *own = &zk->own;
 	struct zk_call *calls[ZK_WATCHED] = { NULL }, *set = NULL;
 	char text[ZK_RECORD_SIZE], path[ZK_PATH_SIZE];
-	int result;
+	int result = 0;
 
 	if (own->state != ZK_WAITING) {
 		zk_record_write(text, NULL, ZK_WAITING, 0, request->text);
@@ -226,10 +219,8 @@ static int watch_others(struct zk_backend *zk, const struct request *request, st
 			zk_node_path(own->directory, own->watched[i].name, path);
 			calls[i] = zk_list(&zk->conn, path, own->watched[i].number);
 		}
-	result = zk_conn_wait(&zk->conn);
-	if (result)
-		result = report_failed(zk, result, "wait at", err);
-	else if (set)
+	zk_conn_wait(&zk->conn);
+	if (set)
 		result = take_written(zk, set, ZK_WAITING, err);
 	for (int i = 0; i < ZK_WATCHED && !result; i++) {
 		if (!calls[i])
@@ -332,11 +323,10 @@ static uint64_t fence_of(const struct Stat *before, const struct Stat *after)
 	return (uint64_t)after->pzxid;
 }
 
-static enum outcome report_ended(const struct zk_backend *zk, struct error *err)
+static int report_ended(const struct zk_backend *zk, struct error *err)
 {
-	error_set(err, ERROR_UNAVAILABLE, 0, "%s: %.200s is created and removed again and again",
-		  zk->conn.label, zk->own.directory);
-	return OUTCOME_ERROR;
+	return error_set(err, ERROR_UNAVAILABLE, 0, "%s: %.200s is created and removed again and "
+			 "again", zk->conn.label, zk->own.directory);
 }
 
 /* No entry was made. Sets *err. Returns -1. A directory may have been made for another try. */
@@ -383,7 +373,6 @@ static int enqueue(struct zk_backend *zk, const struct request *request, struct 
 	own->state = ZK_NEW;
 	own->version = 0;
 	own->watch = 0;
-	own->was_read = false;
 	if (read_queue(zk, names, err))
 		return -1;
 	own->maybe = false;
@@ -412,7 +401,6 @@ static int send_try(struct zk_backend *zk, const struct request *request, bool c
 	struct zk_own *own = &zk->own;
 	struct zk_call *set = NULL, *names = NULL;
 	char data[ZK_RECORD_SIZE];
-	int rc;
 
 	if (claim && !zk_conn_fresh(&zk->conn, err))
 		return -1;
@@ -426,12 +414,10 @@ static int send_try(struct zk_backend *zk, const struct request *request, bool c
 	}
 	if (list)
 		names = zk_list(&zk->conn, own->directory, 0);
-	rc = zk_conn_wait(&zk->conn);
-	if (rc)
-		rc = report_failed(zk, rc, "list", err);
-	else if (set)
-		rc = take_written(zk, set, ZK_HELD, err);
-	return rc || !names ? rc : read_queue(zk, names, err);
+	zk_conn_wait(&zk->conn);
+	if (set && take_written(zk, set, ZK_HELD, err))
+		return -1;
+	return names ? read_queue(zk, names, err) : 0;
 }
 
 /* Returns 1 for another step, 0 if we hold or, with own->blocked, wait, or -1 with *err. */
@@ -461,29 +447,8 @@ static int take_step(struct zk_backend *zk, const struct request *request, struc
 	return watch_others(zk, request, err);
 }
 
-void zk_grant(struct zk_backend *zk, struct grant *grant)
-{
-	grant->sent_ms = zk->own.sent_ms;
-	grant->ttl_ms = zk_conn_lease(&zk->conn, grant->sent_ms);
-	zk->base.session_ms = zk->conn.ttl_ms;
-	grant->fence = zk->own.fence;
-}
-
-static enum outcome begin_hold(struct zk_backend *zk, struct grant *grant)
-{
-	struct zk_own *own = &zk->own;
-
-	own->held = true;
-	zk_grant(zk, grant);
-	if (!own->watch)
-		grant->event_ms = clock_boot_ms() + WATCH_AFTER_MS;
-	clear_watches(own);
-	return OUTCOME_HELD;
-}
-
-/* ESTALE: to be reported before another try. */
-static enum outcome try_queue(struct zk_backend *zk, const struct request *request,
-			      struct grant *grant, struct error *err)
+/* Returns as take_step(), but never 1. ESTALE: to be reported before another try. */
+static int try_queue(struct zk_backend *zk, const struct request *request, struct error *err)
 {
 	struct zk_own *own = &zk->own;
 	int result;
@@ -494,23 +459,17 @@ static enum outcome try_queue(struct zk_backend *zk, const struct request *reque
 				  "waited: back in the queue, at its end", zk->conn.label);
 			err->errnum = ESTALE;
 		}
-		return OUTCOME_ERROR;
+		return -1;
 	}
 	/* A hold that was neither reported nor released is proven by a write. */
-	if (own->held)
-		own->fence = 0;
 	own->held = false;
+	own->fence = 0;
 	if (ensure_entry(zk, request, err))
-		return OUTCOME_ERROR;
+		return -1;
 	do
 		result = take_step(zk, request, err);
 	while (result > 0);
-	if (result < 0)
-		return OUTCOME_ERROR;
-	if (!own->blocked)
-		return begin_hold(zk, grant);
-	grant->retry_ms = own->check_ms;
-	return OUTCOME_BUSY;
+	return result;
 }
 
 /* ---- strategy node ---- */
@@ -519,57 +478,51 @@ static enum outcome try_queue(struct zk_backend *zk, const struct request *reque
  * The node is a directory of strategy queue: remove it if it is empty. A holder's node may have
  * replaced it, but an ephemeral node cannot have the child that is deleted with it.
  */
-static enum outcome remove_other(struct zk_backend *zk, const struct Stat *stat, struct error *err)
+static int remove_other(struct zk_backend *zk, const struct Stat *stat, struct error *err)
 {
 	struct zk_pair pair;
 
-	if (!stat->numChildren) {
-		zk_node_path(zk->own.directory, "dlock", pair.node);
-		memcpy(pair.shadow, zk->own.directory, ZK_PATH_SIZE);
-		zk_create(&zk->conn, pair.node, "", ZOO_EPHEMERAL);
-		zk_call_wait(zk_delete_pair(&zk->conn, &pair, -1));
-		return report_ended(zk, err);
-	}
-	error_set(err, ERROR_REFUSED, 0, "%s: %.200s has nodes below it: others take this lock "
-		  "without ?strategy=node", zk->conn.label, zk->own.directory);
-	return OUTCOME_ERROR;
+	if (stat->numChildren)
+		return error_set(err, ERROR_REFUSED, 0, "%s: %.200s has nodes below it: others "
+				 "take this lock without ?strategy=node", zk->conn.label,
+				 zk->own.directory);
+	zk_node_path(zk->own.directory, "dlock", pair.node);
+	memcpy(pair.shadow, zk->own.directory, ZK_PATH_SIZE);
+	zk_create(&zk->conn, pair.node, "", ZOO_EPHEMERAL);
+	zk_call_wait(zk_delete_pair(&zk->conn, &pair, -1));
+	return report_ended(zk, err);
 }
 
 /* Take the results of making (rc) and reading the node. */
-static enum outcome take_replies(struct zk_backend *zk, int rc, const struct zk_call *data,
-				 struct grant *grant, struct error *err)
+static int take_replies(struct zk_backend *zk, int rc, const struct zk_call *data,
+			struct error *err)
 {
 	const bool exists = rc == ZOK || rc == ZNODEEXISTS;
 	struct zk_own *own = &zk->own;
 	struct zk_record record;
 
 	if (rc == ZNONODE && zk_make_directory(zk, zk->root, ZOO_PERSISTENT, err))
-		return OUTCOME_ERROR;
+		return -1;
 	if (exists)
 		rc = data->rc;
 	if (rc == ZNONODE)
 		return report_ended(zk, err);
-	if (rc != ZOK) {
-		zk_call_error(&zk->conn, rc, exists ? "read" : "create", own->directory, err);
-		return OUTCOME_ERROR;
-	}
-	zk_record_read(&record, data->text, own->uuid);
-	/* An earlier request, whose reply was lost, may have made it. */
-	if (record.mine && data->stat.ephemeralOwner == zk->conn.session) {
-		own->fence = (uint64_t)data->stat.czxid;
-		return begin_hold(zk, grant);
-	}
+	if (rc != ZOK)
+		return zk_call_error(&zk->conn, rc, exists ? "read" : "create", own->directory,
+				     err);
 	if (!data->stat.ephemeralOwner)
 		return remove_other(zk, &data->stat, err);
+	zk_record_read(&record, data->text, own->uuid);
+	/* An earlier request, whose reply was lost, may have made it. */
+	own->blocked = !record.mine || data->stat.ephemeralOwner != zk->conn.session;
+	own->fence = (uint64_t)data->stat.czxid;
 	/* Its holder is the suspect of all others, and nobody may remove it. */
 	own->watched[ZK_SUSPECT].holds = true;
 	schedule_check(zk);
-	grant->retry_ms = own->check_ms;
-	return OUTCOME_BUSY;
+	return 0;
 }
 
-static enum outcome try_node(struct zk_backend *zk, const struct request *request,
-			     struct grant *grant, struct error *err)
+static int try_node(struct zk_backend *zk, const struct request *request, struct error *err)
 {
 	struct zk_own *own = &zk->own;
 	struct zk_call *created, *data;
@@ -577,17 +530,46 @@ static enum outcome try_node(struct zk_backend *zk, const struct request *reques
 
 	memcpy(own->at.node, own->directory, ZK_PATH_SIZE);
 	if (zk_conn_open(&zk->conn, request->ttl_ms, err) || !zk_conn_fresh(&zk->conn, err))
-		return OUTCOME_ERROR;
+		return -1;
 	own->taken_ms = clock_wall_ms();
 	zk_record_write(text, own->uuid, ZK_HELD, own->taken_ms, request->text);
 	own->sent_ms = clock_boot_ms();
 	own->watch = ++zk->conn.last_watch;
 	created = zk_create(&zk->conn, own->directory, text, ZOO_EPHEMERAL);
 	data = zk_get(&zk->conn, own->directory, own->watch);
-	return take_replies(zk, zk_call_wait(created), data, grant, err);
+	return take_replies(zk, zk_call_wait(created), data, err);
 }
 
 /* ---- both strategies ---- */
+
+void zk_grant(struct zk_backend *zk, struct grant *grant)
+{
+	grant->sent_ms = zk->own.sent_ms;
+	grant->ttl_ms = zk_conn_lease(&zk->conn, grant->sent_ms);
+	zk->base.session_ms = zk->conn.ttl_ms;
+	grant->fence = zk->own.fence;
+}
+
+static enum outcome try_once(struct zk_backend *zk, const struct request *request,
+			     struct grant *grant, struct error *err)
+{
+	struct zk_own *own = &zk->own;
+
+	zk_directory(zk, request->name, own->directory);
+	zk_uuid(request->token, own->uuid);
+	if (zk->one_node ? try_node(zk, request, err) : try_queue(zk, request, err))
+		return OUTCOME_ERROR;
+	if (own->blocked) {
+		grant->retry_ms = own->check_ms;
+		return OUTCOME_BUSY;
+	}
+	own->held = true;
+	zk_grant(zk, grant);
+	if (!own->watch)
+		grant->event_ms = clock_boot_ms() + WATCH_AFTER_MS;
+	clear_watches(own);
+	return OUTCOME_HELD;
+}
 
 enum outcome zk_acquire(struct backend *backend, const struct request *request, struct grant *grant,
 			struct error *err)
@@ -596,13 +578,9 @@ enum outcome zk_acquire(struct backend *backend, const struct request *request, 
 	enum outcome outcome;
 
 	zk_conn_begin(&zk->conn, backend->connect_timeout_ms);
-	do {
-		zk_directory(zk, request->name, zk->own.directory);
-		zk_uuid(request->token, zk->own.uuid);
-		outcome = zk->one_node ? try_node(zk, request, grant, err)
-				       : try_queue(zk, request, grant, err);
-	} while (outcome == OUTCOME_ERROR && err->errnum != ESTALE &&
-		 zk_conn_again(&zk->conn, err));
+	do
+		outcome = try_once(zk, request, grant, err);
+	while (outcome == OUTCOME_ERROR && err->errnum != ESTALE && zk_conn_again(&zk->conn, err));
 	/*
 	 * The session has expired, and our entry with it: the next try makes another one. A usage
 	 * error leaves no entry, and neither does a busy lock without request->queue.

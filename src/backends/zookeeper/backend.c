@@ -66,9 +66,7 @@ static void close_backend(struct backend *backend)
 {
 	struct zk_backend *zk = zk_from_backend(backend);
 
-	if (!zk)
-		return;
-	zk_own_clear(&zk->own);
+	zk_own_leave(zk);
 	zk_conn_finish(&zk->conn);
 	free(zk->root);
 	free(zk);
@@ -213,11 +211,8 @@ static enum outcome renew_hold(struct backend *backend, const struct request *re
 	struct zk_backend *zk = zk_from_backend(backend);
 	enum outcome outcome;
 
-	if (!zk->own.held) {
-		error_set(err, ERROR_REFUSED, 0, "%s: only the keeper that 'dlock acquire' left "
-			  "behind can renew it, and here it does not answer", zk->conn.label);
-		return OUTCOME_ERROR;
-	}
+	if (!zk->own.held)
+		return OUTCOME_LOST;
 	/* A server that hangs must leave time to ask another one. */
 	zk_conn_begin(&zk->conn, clock_earlier(zk->base.timeout_ms, zk->conn.ttl_ms / 3));
 	do {
@@ -267,14 +262,11 @@ static enum outcome release_lock(struct backend *backend, const struct request *
 
 	backend->resent = false;
 	zk_conn_begin(&zk->conn, zk->base.timeout_ms);
-	/* An entry that waits, or whose fate is not known, ends with the session. */
 	if (!zk->own.held && (zk->own.at.node[0] || zk->own.maybe)) {
+		/* An entry that waits, or whose fate is not known, ends with the session. */
 		zk_conn_open(&zk->conn, request->ttl_ms, &ignored);
-		zk_own_leave(zk);
-		zk->done = true;
-		return OUTCOME_LOST;
-	}
-	if (!zk->own.held) {
+		outcome = OUTCOME_LOST;
+	} else if (!zk->own.held) {
 		/* The keeper of this token was killed. */
 		zk_uuid(request->token, uuid);
 		outcome = zk_remove(zk, request->name, uuid, 0, err);

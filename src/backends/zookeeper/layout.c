@@ -127,20 +127,15 @@ static bool read_own(struct zk_entry *entry, const char *mark)
 {
 	const char *own = entry->uuid ? entry->uuid + ZK_UUID_SIZE : mark;
 	char again[32];
-	long slots;
 
 	if (own >= mark)
 		return true;
 	entry->shadow = skip_prefix(own, "dlock-") == mark;
-	if (!skip_prefix(own, "slots-"))
+	if (sscanf(own, "slots-%d", &entry->slots) != 1)
 		return true;
-	slots = strtol(skip_prefix(own, "slots-"), NULL, 10);
-	snprintf(again, sizeof(again), "slots-%ld-", slots);
-	if (slots < 1 || slots > INT32_MAX || skip_prefix(own, again) != mark)
-		return false;
+	snprintf(again, sizeof(again), "slots-%d-", entry->slots);
 	entry->mode = HOLD_SLOT;
-	entry->slots = (int)slots;
-	return true;
+	return entry->slots >= 1 && skip_prefix(own, again) == mark;
 }
 
 bool zk_entry_parse(struct zk_entry *entry, const char *name)

@@ -7,7 +7,6 @@
 
 #include <stdbool.h>
 #include <stdint.h>
-#include <stdio.h>
 
 #include "lock/backend.h"
 #include "conn.h"
@@ -52,8 +51,7 @@ struct zk_own {
 	ptrdiff_t waiting;		/* how many entries before ours cannot hold */
 	int slots;			/* of the first entry; 0: it is no slot */
 	int32_t cversion;		/* of the directory */
-	bool was_read;			/* the queue, since this entry was made */
-	int32_t last_free;		/* by it: the last one before ours that could hold */
+	int32_t last_free;		/* the last one before ours that could hold, at first */
 
 	/* while it waits */
 	struct zk_watched watched[ZK_WATCHED];
@@ -76,16 +74,6 @@ static inline struct zk_backend *zk_from_backend(struct backend *backend)
 	return (struct zk_backend *)backend;
 }
 
-/* Write the path of a lock's directory. */
-static inline void zk_directory(const struct zk_backend *zk, const char *name,
-				char path[static ZK_PATH_SIZE])
-{
-	char component[ZK_COMPONENT_SIZE];
-
-	zk_path_encode(name, component);
-	snprintf(path, ZK_PATH_SIZE, "%s/%s", zk->root, component);
-}
-
 /* ---- queue.c: the queue for a lock as the server has it ---- */
 
 /* The entries in their order, without shadows, for as long as the operation that has read them. */
@@ -98,6 +86,16 @@ struct zk_queue {
 
 /* Write the path of a node in a directory; "" if it is too long, as only a foreign one is. */
 void zk_node_path(const char *directory, const char *name, char path[static ZK_PATH_SIZE]);
+
+/* Write the path of a lock's directory. */
+static inline void zk_directory(const struct zk_backend *zk, const char *name,
+				char path[static ZK_PATH_SIZE])
+{
+	char component[ZK_COMPONENT_SIZE];
+
+	zk_path_encode(name, component);
+	zk_node_path(zk->root, component, path);
+}
 
 /*
  * Read the queue as the leader has it. A missing directory is an empty queue. Returns 0, or -1 and
@@ -134,8 +132,6 @@ int64_t zk_event(struct backend *backend);
 void zk_watch_fired(struct zk_conn *conn, uint32_t watch);
 /* End the session, and so all its nodes. */
 void zk_own_leave(struct zk_backend *zk);
-/* Clear our entry after the session has expired. */
-void zk_own_clear(struct zk_own *own);
 /* Fill *grant for a hold that was proven by a request sent at own.sent_ms. */
 void zk_grant(struct zk_backend *zk, struct grant *grant);
 

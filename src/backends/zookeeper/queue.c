@@ -19,15 +19,12 @@ int zk_queue_read_nodes(struct zk_conn *conn, struct zk_queue *queue, ptrdiff_t 
 	struct zk_entry *entry = queue->entries;
 	const ptrdiff_t all = queue->count;
 	char path[ZK_PATH_SIZE];
-	int failed;
 
 	for (ptrdiff_t i = 0; i < count; i++) {
 		zk_node_path(queue->directory, entry[i].name, path);
 		entry[i].data = zk_get(conn, path, 0);
 	}
-	failed = zk_conn_wait(conn);
-	if (failed)
-		return zk_call_error(conn, failed, "list", queue->directory, err);
+	zk_conn_wait(conn);
 	queue->count = 0;
 	for (ptrdiff_t i = 0; i < all; i++) {
 		const int rc = i < count ? entry[i].data->rc : ZOK;

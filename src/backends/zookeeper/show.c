@@ -141,7 +141,6 @@ static int show_names(struct zk_backend *zk, struct rows *rows, struct error *er
 	const char *component;
 	char path[ZK_PATH_SIZE], name[ZK_COMPONENT_SIZE], where[ZK_COMPONENT_SIZE + 4];
 	struct zk_queue queue;
-	int failed;
 
 	/* The root is read as a queue is, though its names are those of locks. */
 	if (zk_conn_open(&zk->conn, ZK_ASKING_MS, err) ||
@@ -154,12 +153,10 @@ static int show_names(struct zk_backend *zk, struct rows *rows, struct error *er
 		zk_node_path(zk->root, component, path);
 		calls[i] = zk_list(&zk->conn, path, 0);
 	}
-	failed = zk_conn_wait(&zk->conn);
+	zk_conn_wait(&zk->conn);
 	for (size_t i = 0; i < root->count; i++)
 		if (!zk_call_counts(calls[i]->rc))
-			failed = calls[i]->rc;
-	if (failed)
-		return zk_call_error(&zk->conn, failed, "list", zk->root, err);
+			return zk_call_error(&zk->conn, calls[i]->rc, "list", zk->root, err);
 	component = root->text;
 	for (size_t i = 0; i < root->count; i++, component += strlen(component) + 1) {
 		snprintf(where, sizeof(where), " in %s", component);
