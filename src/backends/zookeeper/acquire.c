@@ -45,6 +45,7 @@ static void clear_watches(struct zk_own *own)
 {
 	for (int i = 0; i < ZK_WATCHED; i++)
 		forget_watched(&own->watched[i]);
+	forget_watched(&own->suspect);
 }
 
 static void clear_own(struct zk_own *own)
@@ -104,15 +105,14 @@ static int take_written(struct zk_backend *zk, const struct zk_call *set, enum z
 
 /* ---- the entries before our own ---- */
 
-/* Name an entry. Its time to hold starts now, unless it had this name before. */
-static void set_watched(struct zk_watched *watched, const char *name, bool wanted)
+/* Name an entry, or NULL. Its time to hold starts now, unless it had this name before. */
+static void set_watched(struct zk_watched *watched, const char *name)
 {
-	if (!watched->name || strcmp(watched->name, name) != 0) {
-		forget_watched(watched);
-		watched->name = memory_copy(name);
-		watched->since_ms = clock_boot_ms();
-	}
-	watched->wanted = wanted;
+	if (name && watched->name && !strcmp(watched->name, name))
+		return;
+	forget_watched(watched);
+	watched->name = memory_copy(name);
+	watched->since_ms = clock_boot_ms();
 }
 
 /*
@@ -122,25 +122,24 @@ static void set_watched(struct zk_watched *watched, const char *name, bool wante
 static void schedule_check(struct zk_backend *zk)
 {
 	struct zk_own *own = &zk->own;
-	const struct zk_watched *suspect = &own->watched[ZK_SUSPECT];
 	const int64_t now = clock_boot_ms();
 	const int64_t pause_ms = hold_retry_at(-1, false, false) - now;
 	const int64_t far = own->waiting / FAR;
 	const int64_t factor = far < 1 ? 1 : far > FAR_MOST ? FAR_MOST : far;
 
 	own->check_ms = now + clock_earlier(pause_ms, zk->conn.ttl_ms / 4) * factor;
-	if (!suspect->holds && own->waiting < NEAR)
-		own->check_ms = clock_earlier(own->check_ms, suspect->since_ms + HOLD_LATE_MS);
+	if (!own->suspect.holds && own->waiting < NEAR)
+		own->check_ms = clock_earlier(own->check_ms, own->suspect.since_ms + HOLD_LATE_MS);
 }
 
 /* Record the entries before ours, whose index is me. */
 static void record_queue(struct zk_own *own, const struct zk_entry *entries, ptrdiff_t me)
 {
 	const ptrdiff_t nearest = zk_entries_blocker(entries, me);
-	const ptrdiff_t second = nearest < 0 ? -1 : zk_entries_blocker(entries, nearest);
 	const ptrdiff_t next = zk_entries_unblocked(entries, me);
 	const bool slot = entries[me].mode == HOLD_SLOT;
 	const bool near = me - next < (slot ? NEAR_SLOT : NEAR);
+	ptrdiff_t further = -1;
 
 	/*
 	 * Those behind last_free were blocked before we wrote that we wait, so also when they were
@@ -155,11 +154,13 @@ static void record_queue(struct zk_own *own, const struct zk_entry *entries, ptr
 	own->turn = own->stale = false;
 	if (!own->blocked)
 		return;
-	set_watched(&own->watched[ZK_NEAREST], slot && near ? "" : entries[nearest].name, true);
-	set_watched(&own->watched[ZK_SECOND], second < 0 ? "" : entries[second].name,
-		    second >= 0 && !near);
-	set_watched(&own->watched[ZK_SUSPECT], entries[next - 1].name,
-		    nearest != next - 1 && near && !slot);
+	if (!near)
+		further = zk_entries_blocker(entries, nearest);
+	else if (nearest != next - 1 && !slot)
+		further = next - 1;
+	set_watched(&own->watched[ZK_NEAREST], slot && near ? "" : entries[nearest].name);
+	set_watched(&own->watched[ZK_FURTHER], further < 0 ? NULL : entries[further].name);
+	set_watched(&own->suspect, entries[next - 1].name);
 }
 
 static int read_queue(struct zk_backend *zk, struct zk_call *names, struct error *err)
@@ -192,11 +193,11 @@ static bool take_ends(struct zk_own *own)
 		own->turn = !own->slot;
 		forget_watched(nearest);
 	}
-	if (own->watched[ZK_SECOND].ended || own->watched[ZK_SUSPECT].ended) {
+	if (own->watched[ZK_FURTHER].ended) {
 		/* The suspect is another one now, which may end as soon. */
 		own->check_ms = clock_boot_ms() + REREAD_MS;
-		forget_watched(&own->watched[ZK_SECOND]);
-		forget_watched(&own->watched[ZK_SUSPECT]);
+		forget_watched(&own->watched[ZK_FURTHER]);
+		forget_watched(&own->suspect);
 	}
 	return own->stale;
 }
@@ -214,7 +215,7 @@ static int watch_others(struct zk_backend *zk, const struct request *request, st
 		set = zk_set(&zk->conn, own->at.node, text, own->version);
 	}
 	for (int i = 0; i < ZK_WATCHED; i++)
-		if (own->watched[i].wanted && !own->watched[i].number) {
+		if (own->watched[i].name && !own->watched[i].number) {
 			own->watched[i].number = ++zk->conn.last_watch;
 			zk_node_path(own->directory, own->watched[i].name, path);
 			calls[i] = zk_list(&zk->conn, path, own->watched[i].number);
@@ -249,7 +250,7 @@ static int watch_others(struct zk_backend *zk, const struct request *request, st
 static int check_suspect(struct zk_backend *zk, struct error *err)
 {
 	struct zk_own *own = &zk->own;
-	struct zk_watched *suspect = &own->watched[ZK_SUSPECT];
+	struct zk_watched *suspect = &own->suspect;
 	struct zk_entry entry = { .number = 0 };
 	struct zk_record record;
 	struct zk_call *data;
@@ -517,7 +518,7 @@ static int take_replies(struct zk_backend *zk, int rc, const struct zk_call *dat
 	own->blocked = !record.mine || data->stat.ephemeralOwner != zk->conn.session;
 	own->fence = (uint64_t)data->stat.czxid;
 	/* Its holder is the suspect of all others, and nobody may remove it. */
-	own->watched[ZK_SUSPECT].holds = true;
+	own->suspect.holds = true;
 	schedule_check(zk);
 	return 0;
 }

@@ -12,20 +12,19 @@
 #include "conn.h"
 #include "layout.h"
 
-/* An entry before ours, and the watch on its end. */
+/* An entry before ours, and the watch on its end, if there is one. */
 struct zk_watched {
 	char *name;			/* NULL: none */
 	int64_t since_ms;		/* CLOCK_BOOTTIME: when we first saw it here */
 	bool holds;			/* it does, or nobody may remove it */
-	bool wanted;			/* its end is to be watched */
 	uint32_t number;		/* of the watch; 0: not set yet */
 	bool ended;			/* it has fired, and take_ends() has not seen it */
 };
 
 enum {
 	ZK_NEAREST,			/* the nearest entry that blocks ours; "": the directory */
-	ZK_SECOND,			/* the one that blocks the nearest; watched far behind */
-	ZK_SUSPECT,			/* the last entry that could hold; watched near the head */
+	/* Near the head the suspect, far behind the entry that blocks the nearest one. */
+	ZK_FURTHER,
 	ZK_WATCHED
 };
 
@@ -55,6 +54,7 @@ struct zk_own {
 
 	/* while it waits */
 	struct zk_watched watched[ZK_WATCHED];
+	struct zk_watched suspect;	/* the last entry that could hold; without a watch */
 	bool stale;			/* the queue has to be read again */
 	bool turn;			/* the nearest entry has ended: claim the lock, too */
 	int64_t check_ms;		/* CLOCK_BOOTTIME: check the suspect */
