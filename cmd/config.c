@@ -2,7 +2,7 @@
 /* Reads the configuration files: each line becomes an entry, or an error with path and line. */
 #include "config.h"
 
-#include <stdlib.h>
+#include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -83,13 +83,13 @@ const struct config_entry *config_get(const struct config *config, const char *s
 static void add_entry(const struct loader *loader, const char *key, const char *value)
 {
 	struct config *config = loader->config;
+	struct config_entry *entry;
 
 	config->entries = memory_resize(config->entries, config->count + 1,
 					sizeof(*config->entries));
-	config->entries[config->count++] = (struct config_entry){
-		.section = memory_copy(loader->section), .key = key, .value = memory_copy(value),
-		.location = memory_format("%.250s:%d", loader->path, loader->line),
-	};
+	entry = &config->entries[config->count++];
+	*entry = (struct config_entry){ .section = loader->section, .key = key, .value = value };
+	snprintf(entry->location, sizeof(entry->location), "%.250s:%d", loader->path, loader->line);
 }
 
 static int check_value(const struct key *key, const char *value, struct error *err)
@@ -128,7 +128,7 @@ static int set_entry(struct loader *loader, const char *name, const char *value,
 	if (check_value(key, value, err))
 		return -1;
 	if (loader->exposed && !config->exposed_path && uri_find_password(value, &length))
-		config->exposed_path = memory_copy(loader->path);
+		config->exposed_path = loader->path;
 	add_entry(loader, key->name, value);
 	return 0;
 }
@@ -198,25 +198,21 @@ static int check_sections(const struct config *config, size_t first, struct erro
 	return 0;
 }
 
-int config_load_text(struct config *config, const char *text, const char *path, bool exposed,
+int config_load_text(struct config *config, char *text, const char *path, bool exposed,
 		     struct error *err)
 {
 	struct loader loader = { .config = config, .path = path, .exposed = exposed,
 				 .section = "", .first = config->count };
-	char *copy = memory_copy(text), *rest = copy, *line;
-	int failed = 0;
+	char *line;
 
 	/* Editors on Windows write a mark of UTF-8. */
-	if (!strncmp(rest, "\xef\xbb\xbf", 3))
-		rest += 3;
-	while (!failed && (line = strsep(&rest, "\n"))) {
+	if (!strncmp(text, "\xef\xbb\xbf", 3))
+		text += 3;
+	while ((line = strsep(&text, "\n"))) {
 		loader.line++;
-		failed = read_line(&loader, line, err);
+		if (read_line(&loader, line, err))
+			return error_prefix(err, "%.250s:%d", path, loader.line);
 	}
-	explicit_bzero(copy, strlen(text));
-	free(copy);
-	if (failed)
-		return error_prefix(err, "%.250s:%d", path, loader.line);
 	return check_sections(config, loader.first, err);
 }
 
@@ -235,25 +231,11 @@ static int check_trust(const struct textfile *file, const char *path, struct err
 int config_load(struct config *config, const char *path, struct error *err)
 {
 	struct textfile file;
-	int rc = textfile_read(&file, path, true, err);
+	const int rc = textfile_read(&file, path, true, err);
 
 	if (rc)
 		return rc < 0 ? -1 : 0;
-	rc = check_trust(&file, path, err);
-	if (!rc)
-		rc = config_load_text(config, file.text, path, file.exposed, err);
-	textfile_finish(&file);
-	return rc;
-}
-
-void config_finish(struct config *config)
-{
-	for (size_t i = 0; i < config->count; i++) {
-		free(config->entries[i].section);
-		memory_free_secret(config->entries[i].value);
-		free(config->entries[i].location);
-	}
-	free(config->entries);
-	free(config->exposed_path);
-	memset(config, 0, sizeof(*config));
+	if (check_trust(&file, path, err))
+		return -1;
+	return config_load_text(config, file.text, path, file.exposed, err);
 }

@@ -19,17 +19,18 @@
 
 struct error;
 
+/* Its strings belong to the text and the table of keys, and last as long as the process. */
 struct config_entry {
-	char *section;		/* "" before the first one */
+	const char *section;	/* "" before the first one */
 	const char *key;	/* "" for the line that begins the section */
-	char *value;		/* never empty, but of the line that begins a section */
-	char *location;		/* "PATH:LINE", for messages */
+	const char *value;	/* never empty, but of the line that begins a section */
+	char location[264];	/* "PATH:LINE", for messages */
 };
 
 struct config {
 	struct config_entry *entries;
 	size_t count;
-	char *exposed_path;	/* first file with a password that others can read; NULL: none */
+	const char *exposed_path;	/* first file with a password that others can read, or NULL */
 };
 
 /*
@@ -37,24 +38,22 @@ struct config {
  * file that wins is loaded first. A file that does not exist is no error. Returns 0, or -1 with
  * ERROR_USAGE that names path and line: the file is unreadable or not regular, others can write to
  * it (textfile.h), it belongs neither to root nor to this user, a key is unknown, a value is bad, a
- * key or a section comes twice in one file, a section has no uri, the syntax is bad. After -1 call
- * only config_finish(). With errnum EACCES this user may not read the file, and *config is as it
- * was.
+ * key or a section comes twice in one file, a section has no uri, the syntax is bad. With errnum
+ * EACCES this user may not read the file, and *config is as it was. The text of the file and path
+ * are used to the end of the process, so the caller must not free path.
  */
 int config_load(struct config *config, const char *path, struct error *err);
 
 /*
- * As config_load(), from a NUL-terminated text. exposed: other users can read it. path is for
- * messages only.
+ * As config_load(), from a NUL-terminated text, which is cut into the strings of the entries.
+ * exposed: other users can read it.
  */
-int config_load_text(struct config *config, const char *text, const char *path, bool exposed,
+int config_load_text(struct config *config, char *text, const char *path, bool exposed,
 		     struct error *err);
 
-/* Return the entry of a key in the first loaded file that has one, or NULL. The config owns it. */
+/* Return the entry of a key in the first loaded file that has one, or NULL. */
 const struct config_entry *config_get(const struct config *config, const char *section,
 				      const char *key);
-
-void config_finish(struct config *config);
 
 /*
  * Parse a TTL, which has a least value, and a wait: CLOCK_NEVER for "none". Return 0, or -1 with

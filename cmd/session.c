@@ -202,6 +202,5 @@ int session_run(const struct command *command, const struct options *options)
 	if (status < 0)
 		status = log_fail(&err);
 	backend_close(session.backend);
-	settings_finish(&session.settings);
 	return status;
 }

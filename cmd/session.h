@@ -27,7 +27,6 @@
 struct settings {
 	struct config config;
 	const char *section;	/* of the configuration; "": the backend is given by its URI */
-	char *absolute_uri;	/* the text of uri, with the password */
 	struct uri uri;		/* parsed, password-file loaded */
 	int64_t asked_ttl_ms;	/* by -t; 0: an existing hold keeps its own TTL */
 	char location[URI_LOCATION_SIZE];	/* where the locks are: see uri_location() */
@@ -67,7 +66,6 @@ struct command {
 
 /*
  * Load the settings of session->options, and name the lock in messages. Returns 0, or -1 with *err.
- * The caller calls settings_finish() in both cases.
  */
 int session_begin(struct session *session, struct error *err);
 
@@ -110,11 +108,10 @@ int session_view(struct session *session, int *unread, struct error *err);
 /* ---- settings.c ---- */
 
 /*
- * Load all settings, and complete options->run, which then points to *settings. Returns 0, or -1
- * with *err. The caller calls settings_finish() in both cases.
+ * Load all settings, and complete options->run, which then points to *settings. Both last as long
+ * as the process. Returns 0, or -1 with *err.
  */
 int settings_load(struct settings *settings, struct options *options, struct error *err);
-void settings_finish(struct settings *settings);
 
 /* ---- the commands ---- */
 

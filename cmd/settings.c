@@ -3,7 +3,6 @@
 #include "session.h"
 
 #include <errno.h>
-#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -14,8 +13,8 @@
 #define SYSTEM_FILE "/etc/dlock.conf"
 #define KILL_AFTER_MS 5000
 
-/* Write the path of the user's file, or "". Returns path. */
-static const char *user_file(char path[static PATH_MAX])
+/* Return the path of the user's file, which is not freed, or "". */
+static const char *user_file(void)
 {
 	const char *base = getenv("XDG_CONFIG_HOME"), *rest = "/dlock.conf";
 
@@ -23,11 +22,7 @@ static const char *user_file(char path[static PATH_MAX])
 		base = getenv("HOME");
 		rest = "/.config/dlock.conf";
 	}
-	/* No file has a path that does not fit. */
-	if (!base || base[0] != '/' ||
-	    snprintf(path, PATH_MAX, "%s%s", base, rest) >= PATH_MAX)
-		path[0] = '\0';
-	return path;
+	return base && base[0] == '/' ? memory_format("%s%s", base, rest) : "";
 }
 
 /*
@@ -36,8 +31,7 @@ static const char *user_file(char path[static PATH_MAX])
  */
 static int load_files(struct settings *settings, struct error *err)
 {
-	char user[PATH_MAX];
-	const char *const paths[] = { user_file(user), SYSTEM_FILE };
+	const char *const paths[] = { user_file(), SYSTEM_FILE };
 
 	for (size_t i = 0; i < sizeof(paths) / sizeof(paths[0]); i++) {
 		if (!config_load(&settings->config, paths[i], err))
@@ -111,8 +105,7 @@ static bool config_has(const struct settings *settings, const char *key, const c
 static int refuse_backend(const struct settings *settings, const char *text, const char *source,
 			  struct error *err)
 {
-	char buf[PATH_MAX];
-	const char *user = user_file(buf);
+	const char *user = user_file();
 
 	if (text[0] == '/')
 		return error_set(err, ERROR_USAGE, 0, "%s: '%s' is a path; a directory for locks "
@@ -143,20 +136,21 @@ static int read_backend(struct settings *settings, struct run_request *run, cons
 			const char *source, struct error *err)
 {
 	const struct config_entry *entry = config_get(&settings->config, text, "uri");
+	const char *absolute;
 
 	run->uri = &settings->uri;
 	run->uri_text = text;
 	settings->section = entry ? text : "";
 	if (!entry && !strchr(text, ':'))
 		return refuse_backend(settings, text, source, err);
-	/* A keeper and the command may be in another directory. */
-	settings->absolute_uri = uri_make_absolute(entry ? entry->value : text);
-	if (uri_parse(&settings->uri, settings->absolute_uri, err) ||
+	/* It lasts as long as the process. The command may be in another directory. */
+	absolute = uri_make_absolute(entry ? entry->value : text);
+	if (uri_parse(&settings->uri, absolute, err) ||
 	    !(run->driver = backend_find(&settings->uri, err)))
 		return error_prefix(err, "%s", entry ? entry->location : source);
 	/* The URI of a section stays secret. */
 	if (!entry)
-		run->uri_text = settings->absolute_uri;
+		run->uri_text = absolute;
 	return 0;
 }
 
@@ -193,11 +187,4 @@ int settings_load(struct settings *settings, struct options *options, struct err
 	if (!settings->exposed)
 		settings->exposed = settings->config.exposed_path;
 	return 0;
-}
-
-void settings_finish(struct settings *settings)
-{
-	uri_finish(&settings->uri);
-	memory_free_secret(settings->absolute_uri);
-	config_finish(&settings->config);
 }

@@ -32,8 +32,8 @@ static void check_config(const struct config *config, const char *text)
 	INVARIANT(!config->exposed_path);
 }
 
-/* A second load of the same text changes nothing: the first file wins. */
-static void check_again(struct config *config, const char *text)
+/* A second load of the same text, which it cuts, changes nothing: the first file wins. */
+static void check_again(struct config *config, char *text)
 {
 	const size_t count = config->count;
 	struct error err;
@@ -49,11 +49,11 @@ static void check_again(struct config *config, const char *text)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-	char *text = fuzz_text(data, size);
+	char *text = fuzz_text(data, size), *cut = fuzz_text(data, size);
 	struct config config = { 0 };
 	struct error err = { .kind = ERROR_NONE };
 
-	if (config_load_text(&config, text, "fuzz.conf", false, &err) == 0) {
+	if (config_load_text(&config, cut, "fuzz.conf", false, &err) == 0) {
 		check_config(&config, text);
 		check_again(&config, text);
 	} else {
@@ -61,8 +61,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		INVARIANT(strncmp(err.message, "fuzz.conf:", 10) == 0);
 		INVARIANT(text_is_clean(err.message, strlen(err.message)));
 	}
-	config_finish(&config);
-	INVARIANT(!config.entries);
+	free(config.entries);
+	free(cut);
 	free(text);
 	return 0;
 }

@@ -6,6 +6,7 @@
 
 #include "../../cmd/config.h"
 #include "base/error.h"
+#include "base/memory.h"
 #include "unit.h"
 
 /* shown: as format_config() writes it */
@@ -49,6 +50,18 @@ static void format_config(const struct config *config, char *buf, size_t size)
 	fclose(out);
 }
 
+/* As config_load_text(), for a constant text. */
+static int load(struct config *config, const char *text, const char *path, struct error *err)
+{
+	return config_load_text(config, memory_copy(text), path, false, err);
+}
+
+static void config_finish(struct config *config)
+{
+	free(config->entries);
+	*config = (struct config){ 0 };
+}
+
 static void test_good(void)
 {
 	struct config config = { 0 };
@@ -59,14 +72,13 @@ static void test_good(void)
 	for (i = 0; i < ARRAY_SIZE(good); i++) {
 		unit_case("good %zu", i);
 		memset(&err, 0, sizeof(err));
-		CHECK_INT(config_load_text(&config, good[i].text, "x.conf", false, &err), 0);
+		CHECK_INT(load(&config, good[i].text, "x.conf", &err), 0);
 		CHECK_STR(err.message, "");
 		memset(shown, 0, sizeof(shown));
 		format_config(&config, shown, sizeof(shown));
 		CHECK_STR(shown, good[i].shown);
 		CHECK(!config.exposed_path);
 		config_finish(&config);
-		CHECK(!config.entries && !config.count);
 	}
 	config_finish(&config);
 }
@@ -126,7 +138,7 @@ static void test_bad(void)
 
 	for (i = 0; i < ARRAY_SIZE(bad); i++) {
 		unit_case("bad %zu", i);
-		CHECK_INT(config_load_text(&config, bad[i].text, "x.conf", false, &err), -1);
+		CHECK_INT(load(&config, bad[i].text, "x.conf", &err), -1);
 		CHECK_INT(err.kind, ERROR_USAGE);
 		CHECK_HAS(err.message, bad[i].says);
 		CHECK_LACKS(err.message, "s3cret");
@@ -161,11 +173,9 @@ static void test_precedence(void)
 	struct error err;
 
 	unit_case("two files");
-	CHECK_INT(config_load_text(&config, "ttl=1m\n[a]\nuri=user-a\n[b]\nuri=user-b",
-				   "user.conf", false, &err), 0);
-	CHECK_INT(config_load_text(&config, "backend=a\nttl=2m\nwait=3m\n[c]\nuri=system-c\n"
-				   "[a]\nuri=system-a\nkill-after=1s", "system.conf", false,
-				   &err), 0);
+	CHECK_INT(load(&config, "ttl=1m\n[a]\nuri=user-a\n[b]\nuri=user-b", "user.conf", &err), 0);
+	CHECK_INT(load(&config, "backend=a\nttl=2m\nwait=3m\n[c]\nuri=system-c\n"
+		       "[a]\nuri=system-a\nkill-after=1s", "system.conf", &err), 0);
 	CHECK_STR(config_get(&config, "", "backend")->value, "a");
 	CHECK_STR(config_get(&config, "", "backend")->location, "system.conf:1");
 	CHECK_STR(config_get(&config, "", "ttl")->value, "1m");
@@ -180,10 +190,9 @@ static void test_precedence(void)
 	CHECK(!config_get(&config, "A", "uri"));
 
 	unit_case("two files, second bad");	/* a shadowed value is checked, too */
-	CHECK_INT(config_load_text(&config, "ttl=x", "system.conf", false, &err), -1);
+	CHECK_INT(load(&config, "ttl=x", "system.conf", &err), -1);
 	CHECK_HAS(err.message, "system.conf:1: ttl: bad duration");
-	CHECK_INT(config_load_text(&config, "[a]\nuri=1\n[a]\nuri=2", "system.conf", false,
-				   &err), -1);
+	CHECK_INT(load(&config, "[a]\nuri=1\n[a]\nuri=2", "system.conf", &err), -1);
 	CHECK_HAS(err.message, "system.conf:3: section [a] is given twice");
 	config_finish(&config);
 }
@@ -249,7 +258,7 @@ static void test_exposed_path(const char *path)
 
 	unit_case("exposed, second file");
 	write_file(path, text, sizeof(text) - 1, 0644);
-	CHECK_INT(config_load_text(&config, "[a]\nuri=redis://h", "user.conf", false, &err), 0);
+	CHECK_INT(load(&config, "[a]\nuri=redis://h", "user.conf", &err), 0);
 	CHECK_INT(config_load(&config, path, &err), 0);
 	CHECK_STR(config_get(&config, "a", "uri")->value, "redis://h");
 	CHECK_STR(config.exposed_path, path);
