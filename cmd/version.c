@@ -6,69 +6,58 @@
 #include "base/version.h"
 #include "session.h"
 
-#define PARTS_MAX 8
+/* What is printed of a part: its name in the list of usable parts, or a line of its own. */
+enum detail { IN_LIST, PROBLEMS, LIBRARIES };
 
-/* A backend, or TLS. */
-struct part {
-	const char *name;
-	const char *module;		/* NULL: it is in the program */
-	const char *library;		/* NULL: it needs none, or cannot be used */
-	struct error err;		/* why it cannot be used */
-};
-
-static struct part parts[PARTS_MAX];
-static size_t part_count;
-
-static void load_part(const char *name, const char *module, const char *library)
+/*
+ * Print a part, which is a backend or TLS. library: NULL if it needs none, or has a module. A part
+ * that is not installed is no failure; a part that does not load is one. Returns the exit status.
+ */
+static int print_part(const char *name, const char *module, const char *library,
+		      enum detail detail)
 {
-	struct part *part = &parts[part_count++];
-	const struct module *loaded;
+	struct error err = { 0 };
+	const struct module *loaded = module ? module_load(module, &err) : NULL;
 
-	*part = (struct part){ .name = name, .module = module, .library = library };
-	if (!module)
-		return;
-	loaded = module_load(module, &part->err);
-	part->library = loaded ? loaded->library() : NULL;
+	if (loaded)
+		library = loaded->library();
+	if (detail == IN_LIST && !err.kind)
+		printf(", %s", name);
+	else if (detail == LIBRARIES && library)
+		printf("%s: %s\n", name, library);
+	else if (detail != IN_LIST && err.errnum == ENOENT)
+		printf("%s: not installed; apt install dlock-%s\n", name, module);
+	else if (detail != IN_LIST && err.kind)
+		return log_fail(&err);
+	return 0;
 }
 
-/* Try to load all parts of this build. */
-static void load_parts(void)
+/* Print all parts of this build but the first one, file:, which needs nothing. */
+static int print_parts(enum detail detail)
 {
-	const struct backend_driver *last = NULL;
+	const struct backend_driver *last = backend_drivers;
+	int status = 0;
 
 	for (const struct backend_driver *d = backend_drivers; d->scheme; d++) {
 		/* An alias has neither, and the next row may be another scheme of the backend. */
-		if ((!d->ops && !d->module) || (last && d->ops && d->ops == last->ops))
+		if ((!d->ops && !d->module) || (d->ops && d->ops == last->ops))
 			continue;
 		last = d;
-		load_part(d->scheme, d->module, d->library ? d->library() : NULL);
+		status |= print_part(d->scheme, d->module, d->library ? d->library() : NULL,
+				     detail);
 	}
 #ifndef WITHOUT_TLS
-	load_part("TLS", "tls", NULL);
+	status |= print_part("TLS", "tls", NULL, detail);
 #endif
+	return status;
 }
 
-/* A part that is not installed is no failure; a part that does not load is one. */
 int command_version(struct session *session, struct error *err)
 {
-	int status = 0;
-
 	(void)err;
 
-	load_parts();
 	printf("dlock %s\nwith file", DLOCK_VERSION);
-	for (size_t i = 1; i < part_count; i++)
-		if (!parts[i].err.kind)
-			printf(", %s", parts[i].name);
+	print_parts(IN_LIST);
 	printf("\n");
-	for (const struct part *part = parts; part < parts + part_count; part++) {
-		if (part->library && session->options.verbosity > 0)
-			printf("%s: %s\n", part->name, part->library);
-		else if (part->err.kind && part->err.errnum == ENOENT)
-			printf("%s: not installed; apt install dlock-%s\n", part->name,
-			       part->module);
-		else if (part->err.kind)
-			status = log_fail(&part->err);
-	}
-	return status;
+	return print_parts(session->options.verbosity > 0 ? LIBRARIES : PROBLEMS);
 }
