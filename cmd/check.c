@@ -35,7 +35,7 @@ static enum outcome acquire_probe(struct backend *backend, const struct request 
 }
 
 /*
- * Take the lock dlock-check over another connection, and release it. Adds the finding "probe" with
+ * Take the lock dlock-check over a new connection, and release it. Adds the finding "probe" with
  * the time of both, unless findings is NULL. Returns 0, or -1 with *err: the backend cannot hold
  * locks, or the account may not.
  */
@@ -44,37 +44,33 @@ static int take_probe(struct session *session, struct findings *findings, struct
 	char token[TOKEN_SIZE], text[HOLDER_TEXT_SIZE];
 	struct request request = { .name = PROBE_NAME, .token = token, .text = text,
 				   .ttl_ms = session->options.run.ttl_ms };
-	struct backend *backend = session_open(session, err);
-	const int64_t start_us = clock_read_us(CLOCK_BOOTTIME);
-	int64_t taken_us, released_us;
+	int64_t start_us, taken_us, released_us;
 	struct holder self;
 	struct grant grant;
-	int failed = -1;
 
-	if (!backend || token_make_random(token, err))
-		goto out;
+	session_disconnect(session);
+	start_us = clock_read_us(CLOCK_BOOTTIME);
+	if (session_connect(session, err) || token_make_random(token, err))
+		return -1;
 	/* A semaphore has no exclusive holds. */
-	if (backend->can == BACKEND_SLOTS)
+	if (session->backend->can == BACKEND_SLOTS)
 		request.mode = HOLD_SLOT, request.slots = 1;
 	holder_self(&self, "dlock check");
 	holder_encode(&self, text);
-	if (acquire_probe(backend, &request, &grant, err) != OUTCOME_HELD)
-		goto out;
+	if (acquire_probe(session->backend, &request, &grant, err) != OUTCOME_HELD)
+		return -1;
 	taken_us = clock_read_us(CLOCK_BOOTTIME);
 	/* A loss without an error: the backend was too slow for a short --ttl. */
 	*err = (struct error){ 0 };
-	if (hold_release(backend, &request, &self, 0, 0, err) != OUTCOME_HELD && err->kind)
-		goto out;
+	if (hold_release(session->backend, &request, &self, 0, 0, err) != OUTCOME_HELD && err->kind)
+		return -1;
 	released_us = clock_read_us(CLOCK_BOOTTIME);
 	if (findings)
 		findings_add(findings, FINDING_OK, "probe", NULL, "acquired a lock in %.2f ms, "
 			     "connection included, and released it in %.2f ms",
 			     (double)(taken_us - start_us) / 1000,
 			     (double)(released_us - taken_us) / 1000);
-	failed = 0;
-out:
-	backend_close(backend);
-	return failed;
+	return 0;
 }
 
 static void check_secrets(const struct session *session, struct findings *findings)

@@ -18,16 +18,18 @@
 #include "lock/hold.h"
 #include "lock/name.h"
 
-struct backend *session_open(const struct session *session, struct error *err)
-{
-	return backend_open(session->options.run.driver, &session->settings.uri, NULL, err);
-}
-
 int session_connect(struct session *session, struct error *err)
 {
 	if (!session->backend)
-		session->backend = session_open(session, err);
+		session->backend = backend_open(session->options.run.driver,
+						&session->settings.uri, NULL, err);
 	return session->backend ? 0 : -1;
+}
+
+void session_disconnect(struct session *session)
+{
+	backend_close(session->backend);
+	session->backend = NULL;
 }
 
 void session_choose(struct session *session, const char *name)
@@ -35,8 +37,7 @@ void session_choose(struct session *session, const char *name)
 	/* One lock, as most commands have it, keeps its connection. */
 	if (session->name == name)
 		return;
-	backend_close(session->backend);
-	session->backend = NULL;
+	session_disconnect(session);
 	session->name = session->options.run.name = name;
 	log_about(name, session->settings.location, false);
 }

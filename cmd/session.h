@@ -75,14 +75,14 @@ int session_begin(struct session *session, struct error *err);
  */
 int session_run(const struct command *command, const struct options *options);
 
-/* Open another object of the backend, because one serves one name. The caller closes it. */
-struct backend *session_open(const struct session *session, struct error *err);
-
 /*
  * Open the backend of the session unless it is open; session_run() closes it. Returns 0, or -1 with
  * *err.
  */
 int session_connect(struct session *session, struct error *err);
+
+/* Close the backend before another name is used, because one object serves one name. */
+void session_disconnect(struct session *session);
 
 /*
  * Turn to another lock, or with NULL to none: close the backend of the last one, and name this one
