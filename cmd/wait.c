@@ -12,20 +12,13 @@
 
 #define TICK_MS 1000
 
-/* Sleep, with a live line that changes each second. view: as it is now. */
-static void sleep_until(int64_t until_ms, int64_t started_ms, const struct rows *view)
+/* Sleep, with a live line that changes each second. */
+static void sleep_until(int64_t until_ms, int64_t started_ms, struct wait_state *state)
 {
-	const struct row *hold = view->holds;
-	int64_t now_ms = clock_boot_ms();
-	struct wait_state state = {
-		.ahead = -1, .holder = hold->holder,
-		.since_ms = hold->age_ms < 0 ? 0 : now_ms - hold->age_ms,
-	};
-
-	for (; now_ms < until_ms; now_ms = clock_boot_ms()) {
+	for (int64_t now_ms = clock_boot_ms(); now_ms < until_ms; now_ms = clock_boot_ms()) {
 		/* Whole seconds, although a pause may have any length. */
-		state.began_ms = started_ms + (now_ms - started_ms) % TICK_MS;
-		log_waiting(&state);
+		state->began_ms = started_ms + (now_ms - started_ms) % TICK_MS;
+		log_waiting(state);
 		poll(NULL, 0, clock_poll_timeout(clock_earlier(until_ms, now_ms + TICK_MS)));
 	}
 }
@@ -41,16 +34,6 @@ static int64_t next_pause(const struct session *session, const struct rows *view
 	return pause_ms > PAUSE_FIRST_MS ? pause_ms : PAUSE_FIRST_MS;
 }
 
-static void report_holder(const struct session *session, const struct rows *view)
-{
-	const struct row *hold = view->holds;
-	char text[HOLDER_DESCRIPTION_SIZE];
-
-	log_print(LEVEL_WARNING, "%s (on %s)",
-		    holder_describe(&hold->holder, hold->age_ms, text, sizeof(text)),
-		    session->settings.location);
-}
-
 /*
  * Wait until nobody holds the session's lock, and report who does at until_ms. Sets *slept if it
  * was not free at once. Returns 0: it is free; 1: it is held; -1 with *err.
@@ -58,27 +41,37 @@ static void report_holder(const struct session *session, const struct rows *view
 static int wait_for_lock(struct session *session, int64_t started_ms, int64_t until_ms, bool *slept,
 			 struct error *err)
 {
-	struct rows view = { 0 };
+	struct run_result result = { .end = RUN_NOT_OBTAINED };
+	struct wait_state *wait = &result.wait;
+	const struct row *hold;
+	struct rows view;
 	int64_t pause_ms = 0;
-	int failed, held;
+	int failed;
 
 	if (session_connect(session, err))
 		return -1;
-	while (!(failed = hold_show(session->backend, session->name, "", &view, err)) &&
-	       view.hold_count && clock_boot_ms() < until_ms) {
-		*slept = true;
-		pause_ms = next_pause(session, &view, pause_ms);
-		sleep_until(clock_earlier(clock_boot_ms() + pause_ms, until_ms), started_ms, &view);
+	while (!(failed = hold_show(session->backend, session->name, "", &view, err))) {
+		*wait = (struct wait_state){ .ahead = -1, .holder_known = view.hold_count };
+		if (wait->holder_known) {
+			hold = view.holds;
+			wait->holder = hold->holder;
+			wait->since_ms = hold->age_ms < 0 ? 0 : clock_boot_ms() - hold->age_ms;
+			pause_ms = next_pause(session, &view, pause_ms);
+		}
 		rows_finish(&view);
+		if (!wait->holder_known || clock_boot_ms() >= until_ms)
+			break;
+		*slept = true;
+		sleep_until(clock_earlier(clock_boot_ms() + pause_ms, until_ms), started_ms, wait);
 	}
 	log_waiting(NULL);
-	held = view.hold_count > 0;
-	if (!failed && held)
-		report_holder(session, &view);
-	else if (!failed)
+	if (failed)
+		return -1;
+	if (wait->holder_known)
+		log_failed_run(&result, 0);
+	else
 		log_print(LEVEL_STEP, "free");
-	rows_finish(&view);
-	return failed ? -1 : held;
+	return wait->holder_known;
 }
 
 /* Returns the exit status, or -1 with *err. */
