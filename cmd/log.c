@@ -171,19 +171,20 @@ void log_print(enum level level, const char *format, ...)
 	log_message(&(struct run_message){ .level = level, .event = EVENT_OTHER, .text = text });
 }
 
-static int status_of(const struct error *err)
+/* Print the error that has ended a run; facts are NULL without one. Returns its exit status. */
+static int report_error(const char *event, const struct error *err, const struct run_facts *facts)
 {
+	log_message(&(struct run_message){
+		.level = LEVEL_ERROR, .event = event, .text = err->message, .facts = facts,
+		.nameless = err->kind == ERROR_USAGE && !facts,
+	});
 	return err->kind == ERROR_UNAVAILABLE || err->kind == ERROR_REFUSED ? EXIT_UNAVAILABLE
 									    : EXIT_DLOCK;
 }
 
 int log_fail(const struct error *err)
 {
-	log_message(&(struct run_message){
-		.level = LEVEL_ERROR, .event = EVENT_FAILED, .text = err->message,
-		.nameless = err->kind == ERROR_USAGE,
-	});
-	return status_of(err);
+	return report_error(EVENT_FAILED, err, NULL);
 }
 
 void log_begin(const struct options *options)
@@ -341,17 +342,8 @@ static void report_not_obtained(const struct run_result *result)
 	});
 }
 
-static void report_end(enum level level, const char *event, const char *text,
-		       const struct run_result *result)
-{
-	log_message(&(struct run_message){
-		.level = level, .event = event, .text = text, .facts = &result->facts,
-	});
-}
-
 int log_failed_run(const struct run_result *result, int not_obtained)
 {
-	const char *reason = result->error.message;
 	char text[64];
 
 	switch (result->end) {
@@ -361,16 +353,18 @@ int log_failed_run(const struct run_result *result, int not_obtained)
 	case RUN_INTERRUPTED:
 		snprintf(text, sizeof(text), "ended by signal %d before the lock was obtained",
 			 result->status);
-		report_end(LEVEL_STEP, EVENT_FAILED, text, result);
+		log_message(&(struct run_message){
+			.level = LEVEL_STEP, .event = EVENT_FAILED, .text = text,
+			.facts = &result->facts,
+		});
 		return EXIT_SIGNAL + result->status;
 	case RUN_LOST:
 		if (result->error.kind != ERROR_NONE)
-			report_end(LEVEL_ERROR, EVENT_LOST, reason, result);
+			report_error(EVENT_LOST, &result->error, &result->facts);
 		return EXIT_LOST;
 	case RUN_OVERDUE:
 		return EXIT_OVERDUE;
 	default:
-		report_end(LEVEL_ERROR, EVENT_FAILED, reason, result);
-		return status_of(&result->error);
+		return report_error(EVENT_FAILED, &result->error, &result->facts);
 	}
 }

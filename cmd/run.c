@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* The command run: chooses the name of the lock, and turns the result into an exit status. */
 #include <errno.h>
-#include <limits.h>
 #include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -43,25 +42,21 @@ static int choose_name(struct session *session, struct error *err)
 	return name_check(session->name, err);
 }
 
-static int report_exec_failure(const char *command, const struct run_result *result)
+static int report_exec_failure(const char *command, struct run_result *result)
 {
-	const int errnum = result->error.errnum;
-	char text[PATH_MAX + 64];
+	struct error *err = &result->error;
+	const int errnum = err->errnum;
 
 	if (errnum != ENOENT)
-		snprintf(text, sizeof(text), "%s: cannot execute it: %s", command,
-			 strerror(errnum));
+		error_set(err, ERROR_INTERNAL, errnum, "%.200s: cannot execute it", command);
 	else if (strchr(command, '/') && !access(command, F_OK))
-		snprintf(text, sizeof(text), "%s: its interpreter was not found", command);
+		error_set(err, ERROR_INTERNAL, 0, "%.200s: its interpreter was not found", command);
 	else if (strchr(command, ' ') && !strchr(command, '\''))
-		snprintf(text, sizeof(text), "%s: command not found; for a shell command: "
-			 "sh -c '%s'", command, command);
+		error_set(err, ERROR_INTERNAL, 0, "%.200s: command not found; for a shell command: "
+			  "sh -c '%.200s'", command, command);
 	else
-		snprintf(text, sizeof(text), "%s: command not found", command);
-	log_message(&(struct run_message){
-		.level = LEVEL_ERROR, .event = EVENT_FAILED, .nameless = true, .text = text,
-		.facts = &result->facts,
-	});
+		error_set(err, ERROR_INTERNAL, 0, "%.200s: command not found", command);
+	log_failed_run(result, 0);
 	return errnum == ENOENT ? EXIT_NOT_FOUND : EXIT_CANNOT_EXECUTE;
 }
 

@@ -41,9 +41,9 @@ load ../redis/server
 	printf '#!/usr/bin/pyhton -u\n' >job
 	chmod +x job
 	run --separate-stderr -127 "$DLOCK" run "$LOCK" -- ./job
-	one_line '^dlock: \./job: its interpreter was not found$'
+	one_line "^dlock: $LOCK: \./job: its interpreter was not found\$"
 	run --separate-stderr -127 env PATH="/nowhere:$T:$PATH" "$DLOCK" run "$LOCK" -- job
-	one_line '^dlock: job: command not found$'
+	one_line "^dlock: $LOCK: job: command not found\$"
 	run --separate-stderr -126 "$DLOCK" run "$LOCK" -- /
 	one_line '/'
 	is_free
