@@ -139,7 +139,7 @@ int command_check(struct session *session, struct error *err)
 		if (findings.rows[i].severity > worst)
 			worst = findings.rows[i].severity;
 	/* With -q, print only what makes the backend unusable, as an error. */
-	if (session->options.verbosity < 0) {
+	if (session->options.least == LEVEL_ERROR) {
 		for (size_t i = 0; i < findings.count; i++)
 			if (findings.rows[i].severity == FINDING_ERROR)
 				log_print(LEVEL_ERROR, "%s", findings.rows[i].text);

@@ -191,13 +191,9 @@ void log_begin(const struct options *options)
 {
 	lines.json = options->log_json;
 	lines.syslog = options->syslog;
-	lines.least = LEVEL_WARNING;
-	if (options->verbosity < 0)
-		lines.least = LEVEL_ERROR;
 	/* JSON reports each step. */
-	else if (options->verbosity || lines.json)
-		lines.least = LEVEL_STEP;
-	lines.live = options->verbosity >= 0 && !lines.json && print_is_screen(STDERR_FILENO);
+	lines.least = lines.json && options->least < LEVEL_ERROR ? LEVEL_STEP : options->least;
+	lines.live = options->least < LEVEL_ERROR && !lines.json && print_is_screen(STDERR_FILENO);
 }
 
 void log_about(const char *name, const char *location, bool syslog)

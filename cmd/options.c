@@ -95,9 +95,9 @@ const struct option_row option_rows[] = {
 	  COMMAND_ACQUIRE | COMMAND_RENEW | COMMAND_STATUS | COMMAND_CHECK,
 	  OPTION_FLAG, FIELD(json), 0, 0 },
 	{ 'q', "quiet", NULL, "print only errors, and warnings of a lost lock", BACKEND_COMMANDS,
-	  OPTION_SET, FIELD(verbosity), -1, 0 },
+	  OPTION_SET, FIELD(least), LEVEL_ERROR, 0 },
 	{ 'v', "verbose", NULL, "report each step; with version, name the libraries",
-	  BACKEND_COMMANDS | COMMAND_VERSION, OPTION_SET, FIELD(verbosity), 1, 0 },
+	  BACKEND_COMMANDS | COMMAND_VERSION, OPTION_SET, FIELD(least), LEVEL_STEP, 0 },
 	{ 'h', "help", NULL, "show this help",
 	  BACKEND_COMMANDS | COMMAND_HELP | COMMAND_VERSION, OPTION_FLAG, FIELD(help), 0, 0 },
 	{ 0, "words", NULL, NULL, COMMAND_HELP, OPTION_FLAG, FIELD(words), 0, 0 },
@@ -305,6 +305,7 @@ int options_parse(struct options *options, enum command_bit command, char **argv
 	char **word = argv;
 
 	*options = (struct options){ .conflict_exit_code = EXIT_NOT_OBTAINED,
+				     .least = LEVEL_WARNING,
 				     .shell = { "sh", "-c" },
 				     .run.kill_on_lost = true, .operands = argv + 1 };
 	while (*++word && !options->run.argv) {

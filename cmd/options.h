@@ -87,7 +87,7 @@ struct options {
 	bool names;		/* of status: print nothing else */
 	bool prometheus;
 	bool yes;
-	int verbosity;		/* -q: less than 0, -v: more than 0 */
+	enum level least;	/* no message below it is printed: -q and -v */
 	bool help;
 	bool words;		/* of help, for the completions */
 	char **operands;	/* the words that are no options, and of run those before "--" */

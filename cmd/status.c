@@ -191,7 +191,7 @@ static int print_names(struct session *session, struct error *err)
 
 	if (list_locks(session, err))
 		return -1;
-	for (size_t i = 0; i < all->count && session->options.verbosity >= 0; i++)
+	for (size_t i = 0; i < all->count && session->options.least < LEVEL_ERROR; i++)
 		print_line(stdout, "%s", all->names[i]);
 	return 0;
 }
@@ -210,7 +210,7 @@ static int show_once(struct session *session, struct error *err)
 	int unread = 0;
 
 	/* Not in a table that a program reads. */
-	if (isatty(STDOUT_FILENO) && options->verbosity >= 0 && for_people)
+	if (isatty(STDOUT_FILENO) && options->least < LEVEL_ERROR && for_people)
 		print_line(stdout, "on %s", location);
 	if (list_locks(session, err))
 		return -1;
@@ -220,7 +220,7 @@ static int show_once(struct session *session, struct error *err)
 	reported = !session->locks.names.count;
 	session_view(session, &unread, err);
 	session_choose(session, NULL);
-	if (options->verbosity >= 0)
+	if (options->least < LEVEL_ERROR)
 		show_locks(session);
 	return unread ? unread : options->operand_count && session->locks.held;
 }

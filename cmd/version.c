@@ -59,5 +59,5 @@ int command_version(struct session *session, struct error *err)
 	printf("dlock %s\nwith file", DLOCK_VERSION);
 	print_parts(IN_LIST);
 	printf("\n");
-	return print_parts(session->options.verbosity > 0 ? LIBRARIES : PROBLEMS);
+	return print_parts(session->options.least == LEVEL_STEP ? LIBRARIES : PROBLEMS);
 }
