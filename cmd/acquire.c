@@ -96,13 +96,8 @@ int command_acquire(struct session *session, struct error *err)
 {
 	const struct options *options = &session->options;
 	const struct run_hooks hooks = log_hooks();
-	struct pidfd process = { .fd = -1 };
-	struct acquire_request request = {
-		.run = options->run,
-		.nested_ttl_ms = session->settings.asked_ttl_ms,
-		.process = options->pid ? &process : NULL,
-		.term_on_lost = options->run.kill_on_lost,
-	};
+	struct run_request *request = &session->options.run;
+	struct pidfd process;
 	struct acquire_result result;
 	struct signals signals;
 	char command[64];
@@ -113,8 +108,9 @@ int command_acquire(struct session *session, struct error *err)
 	/* status shows the name of the script that the lock is held for. */
 	if (!process_name(options->pid ? options->pid : getppid(), command, sizeof(command)))
 		snprintf(command, sizeof(command), "dlock acquire");
-	request.command = command;
-	supervise_acquire(&request, &hooks, &signals, &result);
+	request->command = command;
+	request->process = options->pid ? &process : NULL;
+	supervise_acquire(request, &hooks, &signals, &result);
 	if (result.run.end != RUN_EXITED)
 		return log_failed_run(&result.run, options->conflict_exit_code);
 	/* log_finish() prints what is wrong with the output. */
@@ -191,7 +187,7 @@ int command_token(struct session *session, struct error *err)
 	int level = 0;
 	const struct request request = {
 		.name = session->name, .token = token, .mode = HOLD_ANY,
-		.ttl_ms = session->settings.asked_ttl_ms,
+		.ttl_ms = session->options.run.asked_ttl_ms,
 	};
 
 	if (read_token(session, token, &level, err))

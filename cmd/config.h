@@ -30,7 +30,8 @@ struct config_entry {
 struct config {
 	struct config_entry *entries;
 	size_t count;
-	const char *exposed_path;	/* first file with a password that others can read, or NULL */
+	/* The first file with a password that others can read; NULL: there is none. */
+	const char *exposed_path;
 };
 
 /*

@@ -87,12 +87,13 @@ static int run_locked(struct session *session, struct run_result *result, struct
 	/* Do not wait past --until: the command would be stopped before it starts. */
 	if (request->until_ms)
 		request->wait_ms = clock_earlier(request->wait_ms, left_ms > 0 ? left_ms : 0);
+	request->command = request->argv[0];
 	supervise_run(request, &hooks, &signals, result);
 	if (result->end == RUN_EXITED)
 		return WIFSIGNALED(result->status) ? EXIT_SIGNAL + WTERMSIG(result->status)
 						   : WEXITSTATUS(result->status);
 	if (result->end == RUN_EXEC_FAILED)
-		return report_exec_failure(request->argv[0], result);
+		return report_exec_failure(request->command, result);
 	return log_failed_run(result, session->options.conflict_exit_code);
 }
 

@@ -28,7 +28,6 @@ struct settings {
 	struct config config;
 	const char *section;	/* of the configuration; "": the backend is given by its URI */
 	struct uri uri;		/* parsed, password-file loaded */
-	int64_t asked_ttl_ms;	/* by -t; 0: an existing hold keeps its own TTL */
 	char location[URI_LOCATION_SIZE];	/* where the locks are: see uri_location() */
 	bool syslog;		/* messages of run and acquire go to the log of the system, too */
 	struct error unreadable;	/* why a configuration file could not be read */

@@ -89,7 +89,7 @@ static int choose_durations(struct settings *settings, struct options *options, 
 	    choose_duration(settings, options->kill_after, "--kill-after", "", duration_parse,
 			    &run->kill_after_ms, err))
 		return -1;
-	settings->asked_ttl_ms = options->ttl ? run->ttl_ms : 0;
+	run->asked_ttl_ms = options->ttl ? run->ttl_ms : 0;
 	return 0;
 }
 

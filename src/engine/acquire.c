@@ -63,10 +63,10 @@ static int await_detached(struct supervisor *s, struct acquire_result *result,
 static int leave_hold(struct supervisor *s, struct acquire_result *result, struct error *err)
 {
 	int64_t end_ms = shared_lease(s->shared).end_ms;
-	bool daemon = s->process || s->run->driver->local || s->shared->session;
+	bool daemon = s->run->process || s->run->driver->local || s->shared->session;
 
 	result->fence = s->fence;
-	if (!s->process)
+	if (!s->run->process)
 		result->lease_ms = end_ms == CLOCK_NEVER ? s->run->ttl_ms
 							 : end_ms - clock_boot_ms();
 	if (!daemon) {
@@ -82,17 +82,13 @@ static int leave_hold(struct supervisor *s, struct acquire_result *result, struc
 	return await_detached(s, result, err);
 }
 
-/*
- * Acquire inside an outer hold: verify it, and renew it for ttl_ms at least. NOT_YET: there is no
- * such hold.
- */
-static enum acquired acquire_nested(struct supervisor *s, int64_t ttl_ms,
-				    struct acquire_result *result)
+/* Acquire inside an outer hold: verify and renew it. NOT_YET: there is no such hold. */
+static enum acquired acquire_nested(struct supervisor *s, struct acquire_result *result)
 {
 	struct keeper_event event;
 	enum acquired acquired;
 
-	s->request.ttl_ms = ttl_ms;
+	s->request.ttl_ms = s->run->asked_ttl_ms;
 	acquired = supervisor_join(s, KEEPER_NEST, &event);
 	s->request.ttl_ms = s->run->ttl_ms;
 	if (acquired != ACQUIRED_YES)
@@ -125,24 +121,21 @@ static void acquire_new(struct supervisor *s, struct acquire_result *result)
 	s->result->end = RUN_EXITED;
 }
 
-void supervise_acquire(const struct acquire_request *acquire, const struct run_hooks *hooks,
+void supervise_acquire(const struct run_request *run, const struct run_hooks *hooks,
 		       const struct signals *signals, struct acquire_result *result)
 {
 	struct error err = { 0 };
 	struct supervisor s;
 
 	*result = (struct acquire_result){ .fence = 0 };
-	if (supervisor_init(&s, &acquire->run, hooks, signals, &result->run, acquire->command,
-			    &err)) {
+	if (supervisor_init(&s, run, hooks, signals, &result->run, &err)) {
 		supervisor_fail(&s, &err);
 		return;
 	}
-	s.process = acquire->process;
-	s.term_on_lost = acquire->term_on_lost;
 	/* status shows the process that the lock is held for, because this one ends soon. */
-	s.self.pid = acquire->process ? acquire->process->pid : getppid();
+	s.self.pid = run->process ? run->process->pid : getppid();
 	holder_encode(&s.self, s.text);
-	if (acquire_nested(&s, acquire->nested_ttl_ms, result) == ACQUIRED_NOT_YET)
+	if (acquire_nested(&s, result) == ACQUIRED_NOT_YET)
 		acquire_new(&s, result);
 	result->nested = s.level > 0;
 	token_write(s.token, s.level, result->token);

@@ -375,7 +375,7 @@ static enum wake sleep_until(struct keeping *k, int64_t until_ms, bool with_back
 	const bool detached = k->fd < 0, guarded = !detached && !k->abandoned;
 	const bool polled = with_backend && k->backend->ops->fd;
 	/* The process of a daemon that is leaving has ended already. */
-	const struct pidfd *process = k->listener >= 0 && !k->leaving ? k->s->process : NULL;
+	const struct pidfd *process = k->listener >= 0 && !k->leaving ? k->s->run->process : NULL;
 	struct pollfd fds[POLLED] = {
 		[ORDERS] = { .fd = k->orphaned ? -1 : k->fd },
 		[GUARD] = { .fd = guarded ? k->s->guard_pipe[0] : -1 },
@@ -485,9 +485,9 @@ static void release_lock(struct keeping *k, bool was_held)
 
 static void terminate_process(const struct keeping *k, const char *why)
 {
-	pidfd_signal(k->s->process, SIGTERM);
+	pidfd_signal(k->s->run->process, SIGTERM);
 	system_log(LOG_ERR, k->request.name, "lock lost: %s; process %d got TERM", why,
-		   (int)k->s->process->pid);
+		   (int)k->s->run->process->pid);
 }
 
 static int64_t term_at(const struct keeping *k)
@@ -498,7 +498,7 @@ static int64_t term_at(const struct keeping *k)
 /* Run the watchdog. daemon: a byte in this pipe: a clean end; end of file: it was killed. */
 static void watch_daemon(const struct keeping *k, int daemon)
 {
-	const struct pidfd *process = k->s->process;
+	const struct pidfd *process = k->s->run->process;
 	enum { PROCESS, DAEMON, TIMER, POLLED };
 	struct pollfd fds[POLLED] = {
 		[PROCESS] = { .fd = process->fd, .events = POLLIN },
@@ -530,7 +530,7 @@ static int start_watchdog(struct keeping *k)
 	int ends[2];
 	pid_t pid;
 
-	if (!k->s->process || !k->s->term_on_lost)
+	if (!k->s->run->process || !k->s->run->kill_on_lost)
 		return 0;
 	if (pipe2(ends, O_CLOEXEC))
 		return error_set(&k->event.error, ERROR_INTERNAL, errno, "pipe");
@@ -676,7 +676,7 @@ static void become_daemon(struct keeping *k, struct grant *grant)
 	if (chdir("/"))
 		send_and_exit(k, KEEPER_FAILED);
 	k->own_ms = k->request.ttl_ms;
-	if (!k->s->process)
+	if (!k->s->run->process)
 		end_after(k, k->own_ms);
 	/* Store the end of the hold in the record, and maybe the pid of this process. */
 	renew_once(k, grant, err);
@@ -783,7 +783,7 @@ static void __attribute__((noreturn)) lose_and_exit(struct keeping *k)
 			  clock_boot_ms() >= next_deadline(k) ? "its lease is about to end"
 							      : NOT_HELD);
 	/* First the signal, because the work must end at once. */
-	if (k->s->process && k->s->term_on_lost)
+	if (k->s->run->process && k->s->run->kill_on_lost)
 		terminate_process(k, k->event.error.message);
 	else
 		send_event(k, KEEPER_LOST);

@@ -694,7 +694,7 @@ void supervise_run(const struct run_request *run, const struct run_hooks *hooks,
 	struct supervisor s;
 	struct error err = { 0 };
 
-	if (supervisor_init(&s, run, hooks, signals, result, run->argv[0], &err)) {
+	if (supervisor_init(&s, run, hooks, signals, result, &err)) {
 		supervisor_fail(&s, &err);
 		return;
 	}

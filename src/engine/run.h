@@ -103,10 +103,13 @@ struct run_request {
 	const char *name;
 	const char *note;		/* shown to others; NULL: none */
 	bool replaces;			/* --replace-waiters */
-	char *const *argv;
+	const char *command;		/* of the holder, for status */
+	char *const *argv;		/* NULL: an acquisition */
+	const struct pidfd *process;	/* acquire while it lives; NULL: for one lease */
 	enum hold_mode mode;
 	int slots;
 	int64_t ttl_ms;
+	int64_t asked_ttl_ms;		/* by -t; 0: an outer hold keeps its own TTL */
 	int64_t wait_ms;		/* CLOCK_NEVER: no limit; 0: do not wait */
 	int64_t kill_after_ms;
 	int64_t min_hold_ms;
@@ -116,7 +119,7 @@ struct run_request {
 	bool no_renew;
 	bool closes;			/* the command inherits no descriptor of the lock */
 	bool contain;			/* the command runs in a PID namespace of its own */
-	bool kill_on_lost;
+	bool kill_on_lost;		/* the command, or by TERM the process */
 	const char *on_lost_run;	/* for sh -c, when the lock was lost; NULL: none */
 	bool wait_for_leftovers;	/* keep the lock until the command's leftovers end */
 	bool run_if_down;
@@ -143,15 +146,6 @@ struct run_result {
 	struct error error;
 };
 
-/* An acquisition without a command; argv of the run_request is NULL. */
-struct acquire_request {
-	struct run_request run;
-	const char *command;	/* of the holder, for status */
-	const struct pidfd *process;	/* hold and renew while it lives; NULL: one lease */
-	bool term_on_lost;	/* TERM to that process when the lock is lost */
-	int64_t nested_ttl_ms;	/* for an outer hold; 0: it keeps its own */
-};
-
 struct acquire_result {
 	struct run_result run;	/* RUN_EXITED: acquired */
 	char token[TOKEN_TEXT_SIZE];	/* with its level */
@@ -172,5 +166,5 @@ void supervise_run(const struct run_request *run, const struct run_hooks *hooks,
  * Acquire, or join the outer hold of the environment. A keeper stays as a daemon if there is a
  * process to hold for, or if the backend's locks live with a process.
  */
-void supervise_acquire(const struct acquire_request *acquire, const struct run_hooks *hooks,
+void supervise_acquire(const struct run_request *run, const struct run_hooks *hooks,
 		       const struct signals *signals, struct acquire_result *result);

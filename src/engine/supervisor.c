@@ -290,7 +290,7 @@ int supervisor_start_guard(struct supervisor *s, struct error *err)
 
 int supervisor_init(struct supervisor *s, const struct run_request *run,
 		    const struct run_hooks *hooks, const struct signals *signals,
-		    struct run_result *result, const char *command, struct error *err)
+		    struct run_result *result, struct error *err)
 {
 	int64_t connect_ms;
 
@@ -311,7 +311,7 @@ int supervisor_init(struct supervisor *s, const struct run_request *run,
 				       .facts = { .began_ms = s->started_ms } };
 	s->request.token = s->token;
 	s->request.text = s->text;
-	holder_self(&s->self, command);
+	holder_self(&s->self, run->command);
 	s->self.ttl_ms = run->ttl_ms;
 	s->self.replaces = run->replaces;
 	/* A run retains the lock itself, if its command was executed. */

@@ -56,8 +56,6 @@ struct supervisor {
 	char text[HOLDER_TEXT_SIZE];	/* self, encoded, for the request */
 	struct backend *backend;	/* local drivers only; they need no keeper, except for */
 	struct grant local_grant;	/* KEEPER_ADOPT and KEEPER_KEEP; and what it granted */
-	const struct pidfd *process;	/* acquire: the one to hold for; NULL: none */
-	bool term_on_lost;		/* TERM to that process when the lock is lost */
 	bool check_now;			/* verify a local lock now */
 	struct keeper keeper;
 	struct child guard;
@@ -158,7 +156,7 @@ enum acquired supervisor_acquire(struct supervisor *s);
 /* Fill *s with the request, and make what the processes share. Returns 0, or -1 with *err. */
 int supervisor_init(struct supervisor *s, const struct run_request *run,
 		    const struct run_hooks *hooks, const struct signals *signals,
-		    struct run_result *result, const char *command, struct error *err);
+		    struct run_result *result, struct error *err);
 
 /*
  * Find the hold of the token in the environment, and let a keeper join it (KEEPER_JOIN) or renew it
