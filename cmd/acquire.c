@@ -26,6 +26,7 @@ static int open_process(struct pidfd *process, const struct options *options, st
 	return error_prefix(err, "--pid %d", (int)options->pid);
 }
 
+/* Returns the exit status. */
 static int print_result(const struct session *session, const struct acquire_result *result)
 {
 	struct json json = { .stream = stdout };
@@ -42,7 +43,7 @@ static int print_result(const struct session *session, const struct acquire_resu
 		json_close(&json, '}');
 		putchar('\n');
 	}
-	return log_flush();
+	return log_flush(0);
 }
 
 /* The token goes to standard output: check it before the lock is taken. */
@@ -95,12 +96,12 @@ static void release_unprinted(struct session *session, const char *token)
 int command_acquire(struct session *session, struct error *err)
 {
 	const struct options *options = &session->options;
-	const struct run_hooks hooks = log_hooks();
 	struct run_request *request = &session->options.run;
 	struct pidfd process;
 	struct acquire_result result;
 	struct signals signals;
 	char command[64];
+	int status;
 
 	if (check_output(err) || (options->pid && open_process(&process, options, err)) ||
 	    signals_init(&signals, err))
@@ -110,13 +111,13 @@ int command_acquire(struct session *session, struct error *err)
 		snprintf(command, sizeof(command), "dlock acquire");
 	request->command = command;
 	request->process = options->pid ? &process : NULL;
-	supervise_acquire(request, &hooks, &signals, &result);
+	supervise_acquire(request, &log_hooks, &signals, &result);
 	if (result.run.end != RUN_EXITED)
 		return log_failed_run(&result.run, options->conflict_exit_code);
-	/* log_finish() prints what is wrong with the output. */
-	if (print_result(session, &result) && !result.nested)
+	status = print_result(session, &result);
+	if (status && !result.nested)
 		release_unprinted(session, result.token);
-	return 0;
+	return status;
 }
 
 /* ---- renew, verify and release ---- */

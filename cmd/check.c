@@ -89,13 +89,17 @@ static void check_secrets(const struct session *session, struct findings *findin
 			     "not readable by others");
 }
 
-static void print_text(const struct findings *findings)
+/* With -q, print only what makes the backend unusable, as an error. */
+static void print_text(const struct findings *findings, bool quiet)
 {
 	for (size_t i = 0; i < findings->count; i++) {
 		const struct finding *f = &findings->rows[i];
 
-		print_line(stdout, "%-8s %-12s %s%s%s", severities[f->severity], f->topic, f->text,
-			   f->remedy[0] ? "; " : "", f->remedy);
+		if (quiet && f->severity == FINDING_ERROR)
+			log_print(LEVEL_ERROR, "%s", f->text);
+		else if (!quiet)
+			print_line(stdout, "%-8s %-12s %s%s%s", severities[f->severity], f->topic,
+				   f->text, f->remedy[0] ? "; " : "", f->remedy);
 	}
 }
 
@@ -124,6 +128,7 @@ static void print_json(const struct findings *findings, const char *location, en
 
 int command_check(struct session *session, struct error *err)
 {
+	const bool quiet = session->options.least == LEVEL_ERROR;
 	struct findings findings = { 0 };
 	enum severity worst = FINDING_OK;
 	const char *location = session->settings.location;
@@ -138,16 +143,10 @@ int command_check(struct session *session, struct error *err)
 	for (size_t i = 0; i < findings.count; i++)
 		if (findings.rows[i].severity > worst)
 			worst = findings.rows[i].severity;
-	/* With -q, print only what makes the backend unusable, as an error. */
-	if (session->options.least == LEVEL_ERROR) {
-		for (size_t i = 0; i < findings.count; i++)
-			if (findings.rows[i].severity == FINDING_ERROR)
-				log_print(LEVEL_ERROR, "%s", findings.rows[i].text);
-	} else if (session->options.json) {
+	if (session->options.json && !quiet)
 		print_json(&findings, location, worst);
-	} else {
-		print_text(&findings);
-	}
+	else
+		print_text(&findings, quiet);
 	findings_finish(&findings);
 	if (err->kind == ERROR_USAGE)
 		return EXIT_DLOCK;

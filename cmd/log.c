@@ -23,17 +23,17 @@
 /* A CI system ends a job that prints nothing for some minutes. */
 #define LINE_EACH_MS 60000
 
+struct run_hooks log_hooks = { .report = log_message, .waiting = log_waiting };
+
 /* One for the process, as stderr is. */
 static struct {
 	bool json, syslog;
-	enum level least;		/* no message below this level is printed */
 	const char *name;		/* of the lock; NULL: not known yet */
 	const char *location;		/* of the lock */
 	bool live;			/* stderr is a terminal: show the live line while waiting */
 	bool line_shown;
 	char last_holder[HOLDER_DESCRIPTION_SIZE];	/* the last one that -v has printed, */
 	int64_t holder_ms;		/* and when: CLOCK_BOOTTIME */
-	int output_errnum;		/* of the first write that failed */
 } lines;
 
 static const struct {
@@ -147,7 +147,7 @@ void log_message(const struct run_message *message)
 {
 	const char *name = message->nameless ? NULL : lines.name;
 
-	if (message->level < lines.least)
+	if (message->level < log_hooks.least)
 		return;
 	clear_live_line();
 	/* One write, so that lines of several processes do not mix in a log. */
@@ -192,8 +192,10 @@ void log_begin(const struct options *options)
 	lines.json = options->log_json;
 	lines.syslog = options->syslog;
 	/* JSON reports each step. */
-	lines.least = lines.json && options->least < LEVEL_ERROR ? LEVEL_STEP : options->least;
+	log_hooks.least = lines.json && options->least < LEVEL_ERROR ? LEVEL_STEP : options->least;
 	lines.live = options->least < LEVEL_ERROR && !lines.json && print_is_screen(STDERR_FILENO);
+	log_hooks.tick_ms = lines.live ? TICK_MS
+				       : log_hooks.least == LEVEL_STEP ? LINE_EACH_MS : CLOCK_NEVER;
 }
 
 void log_about(const char *name, const char *location, bool syslog)
@@ -205,20 +207,14 @@ void log_about(const char *name, const char *location, bool syslog)
 
 /* ---- stdout ---- */
 
-int log_flush(void)
-{
-	if (fflush(stdout) && !lines.output_errnum)
-		lines.output_errnum = errno;
-	return ferror(stdout) ? -1 : 0;
-}
-
-int log_finish(int status)
+int log_flush(int status)
 {
 	struct error err;
 
-	if (!log_flush())
+	if (!fflush(stdout) && !ferror(stdout))
 		return status;
-	error_set(&err, ERROR_INTERNAL, lines.output_errnum, "cannot write the output");
+	error_set(&err, ERROR_INTERNAL, errno, "cannot write the output");
+	clearerr(stdout);
 	return log_fail(&err);
 }
 
@@ -303,18 +299,8 @@ void log_waiting(const struct wait_state *state)
 	holder_describe(&state->holder, run_elapsed(state->since_ms), holder, sizeof(holder));
 	if (lines.live)
 		show_live_line(state, holder);
-	else if (lines.least == LEVEL_STEP)
+	else if (log_hooks.least == LEVEL_STEP)
 		print_waiting(state, holder);
-}
-
-struct run_hooks log_hooks(void)
-{
-	return (struct run_hooks){
-		.report = log_message, .waiting = log_waiting,
-		.tick_ms = lines.live ? TICK_MS
-				      : lines.least == LEVEL_STEP ? LINE_EACH_MS : CLOCK_NEVER,
-		.least = lines.least,
-	};
 }
 
 static void report_not_obtained(const struct run_result *result)

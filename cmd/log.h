@@ -5,7 +5,7 @@
  * state belongs to the process, as stderr does.
  *
  * Calling sequence: log_begin() after options_parse(), even if that has failed; log_about() after
- * settings_load(); lines at any time; log_finish() at the end.
+ * settings_load(); lines at any time; log_flush() at the end.
  */
 #pragma once
 
@@ -36,8 +36,8 @@ int log_fail(const struct error *err);
 /* Show that dlock waits, for the lock that state describes; NULL: the wait is over. */
 void log_waiting(const struct wait_state *state);
 
-/* The hooks of a run, which print its messages. */
-struct run_hooks log_hooks(void);
+/* The hooks of a run, which print its messages; log_begin() completes them. */
+extern struct run_hooks log_hooks;
 
 /*
  * Print why a run or an acquisition has failed. Returns the exit status: not_obtained when the lock
@@ -55,10 +55,7 @@ void print_line(FILE *to, const char *format, ...) __attribute__((format(printf,
 bool print_is_screen(int fd);
 
 /*
- * Flush stdout. Returns 0, or -1 when any of it could not be written: then log_finish() prints why,
- * and the exit status is that of an error.
+ * Flush stdout, at the end of every command. Returns the status that is given, or that of an error
+ * when any of the output could not be written: then this prints why.
  */
-int log_flush(void);
-
-/* Flush stdout at the end of every command. Returns the exit status. */
-int log_finish(int status);
+int log_flush(int status);

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "base/fds.h"
+#include "lock/name.h"
 #include "session.h"
 
 /* The column where the help of an option begins. */
@@ -187,6 +188,7 @@ static int command_help(struct session *session, struct error *err)
 static int check_operands(const struct command *command, const struct options *options,
 			  struct error *err)
 {
+	const int names = command->most == INT_MAX ? options->operand_count : command->least;
 	const int most = command->least && options->ended && options->named ? options->named
 									    : command->most;
 
@@ -199,6 +201,10 @@ static int check_operands(const struct command *command, const struct options *o
 		return error_set(err, ERROR_USAGE, 0, options->ended
 				 ? "a command behind '--' is for 'dlock run' only"
 				 : "too many operands; usage: dlock %s", command->usage);
+	/* run checks its NAME, which may be derived. */
+	for (int i = 0; !command->bare && i < names; i++)
+		if (name_check(options->operands[i], err))
+			return -1;
 	return 0;
 }
 
@@ -252,7 +258,7 @@ int main(int argc, char **argv)
 		name = "version";
 	command = find_command(name);
 	if (command)
-		return log_finish(run_command(command, argv + 1));
+		return log_flush(run_command(command, argv + 1));
 	if (argc < 2)
 		error_set(&err, ERROR_USAGE, 0, "no command given; try 'dlock --help'");
 	else

@@ -77,7 +77,6 @@ static void die_as_command(const struct run_result *result)
 
 static int run_locked(struct session *session, struct run_result *result, struct error *err)
 {
-	const struct run_hooks hooks = log_hooks();
 	struct run_request *request = &session->options.run;
 	const int64_t left_ms = request->until_ms - clock_wall_ms();
 	struct signals signals;
@@ -88,7 +87,7 @@ static int run_locked(struct session *session, struct run_result *result, struct
 	if (request->until_ms)
 		request->wait_ms = clock_earlier(request->wait_ms, left_ms > 0 ? left_ms : 0);
 	request->command = request->argv[0];
-	supervise_run(request, &hooks, &signals, result);
+	supervise_run(request, &log_hooks, &signals, result);
 	if (result->end == RUN_EXITED)
 		return WIFSIGNALED(result->status) ? EXIT_SIGNAL + WTERMSIG(result->status)
 						   : WEXITSTATUS(result->status);

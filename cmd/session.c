@@ -16,7 +16,6 @@
 #include "base/memory.h"
 #include "base/signals.h"
 #include "lock/hold.h"
-#include "lock/name.h"
 
 int session_connect(struct session *session, struct error *err)
 {
@@ -166,18 +165,6 @@ int session_begin(struct session *session, struct error *err)
 	return 0;
 }
 
-/* Check the operands that are names: the first one, or all. Returns 0, or -1 with *err. */
-static int check_names(const struct command *command, const struct options *options,
-		       struct error *err)
-{
-	const int count = command->most == INT_MAX ? options->operand_count : command->least;
-
-	for (int i = 0; i < count; i++)
-		if (name_check(options->operands[i], err))
-			return -1;
-	return 0;
-}
-
 int session_run(const struct command *command, const struct options *options)
 {
 	/* Kept to the end of the process: the last messages have the name of a lock in it. */
@@ -193,7 +180,7 @@ int session_run(const struct command *command, const struct options *options)
 		hide_token(&session.options);
 	if (command->bare) {
 		status = command->work(&session, &err);
-	} else if (!check_names(command, options, &err) && !session_begin(&session, &err)) {
+	} else if (!session_begin(&session, &err)) {
 		/* The keeper of acquire is a child already, and getppid() must be the caller. */
 		if (session.options.run.driver->module && command->bit != COMMAND_ACQUIRE)
 			status = work_apart(&session, &err);

@@ -69,8 +69,8 @@ struct command {
 int session_begin(struct session *session, struct error *err);
 
 /*
- * Check each NAME and load the settings, unless the command is bare, call work(), and print its
- * error. Returns the exit status.
+ * Load the settings, unless the command is bare, call work(), and print its error. Returns the exit
+ * status.
  */
 int session_run(const struct command *command, const struct options *options);
 

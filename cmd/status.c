@@ -243,8 +243,7 @@ int command_status(struct session *session, struct error *err)
 		/* Home, and clear the screen. */
 		if (screen)
 			fputs("\033[H\033[2J", stdout);
-		state = show_once(session, err);
-	} while (options->watch && (state == 0 || state == 1) && !log_flush() &&
-		 !sleep(WATCH_SECONDS));
+		state = log_flush(show_once(session, err));
+	} while (options->watch && (state == 0 || state == 1) && !sleep(WATCH_SECONDS));
 	return state;
 }
