@@ -216,18 +216,6 @@ int config_load_text(struct config *config, char *text, const char *path, bool e
 	return check_sections(config, loader.first, err);
 }
 
-/* As ssh(1) and sudo(8): another user who can write the file could redirect this user's locks. */
-static int check_trust(const struct textfile *file, const char *path, struct error *err)
-{
-	if (file->writable)
-		return error_set(err, ERROR_USAGE, 0,
-				 "%.250s: other users can write to it; chmod go-w it", path);
-	if (file->owner == 0 || file->owner == geteuid())
-		return 0;
-	return error_set(err, ERROR_USAGE, 0, "%.250s: it belongs to user %u; it must belong to "
-			 "root or to you", path, (unsigned)file->owner);
-}
-
 int config_load(struct config *config, const char *path, struct error *err)
 {
 	struct textfile file;
@@ -235,7 +223,12 @@ int config_load(struct config *config, const char *path, struct error *err)
 
 	if (rc)
 		return rc < 0 ? -1 : 0;
-	if (check_trust(&file, path, err))
-		return -1;
+	/* As ssh(1) and sudo(8): another user who can write the file could redirect our locks. */
+	if (file.writable)
+		return error_set(err, ERROR_USAGE, 0,
+				 "%.250s: other users can write to it; chmod go-w it", path);
+	if (file.owner != 0 && file.owner != geteuid())
+		return error_set(err, ERROR_USAGE, 0, "%.250s: it belongs to user %u; it must "
+				 "belong to root or to you", path, (unsigned)file.owner);
 	return config_load_text(config, file.text, path, file.exposed, err);
 }

@@ -140,14 +140,12 @@ static int parse_choice(const struct option_row *row, const char *text, bool *ch
 static const char *take_uri(struct options *options, char *text)
 {
 	size_t length;
-	const char *password = uri_find_password(text, &length), *copy = text;
+	const char *password = uri_find_password(text, &length), *copy = memory_copy(text);
 
 	/* The last of several --backend counts. */
 	options->password_in_argv = password;
-	if (password) {
-		copy = memory_copy(text);
+	if (password)
 		memset(text + (password - text), '*', length);
-	}
 	return copy;
 }
 
@@ -196,41 +194,39 @@ static const struct {
 	{ " -F --no-fork ", "dlock stays, to end the command when the lock is lost" },
 };
 
-const char *options_hint(const char *word)
+bool options_meant(const char *typed, const char *word)
+{
+	const size_t length = strlen(typed), wanted = strlen(word);
+	const bool is_start = length && !strncmp(typed, word, length);
+
+	/* The length may differ by one. */
+	return is_start ||
+	       (length <= wanted + 1 && wanted <= length + 1 && strspn(typed, word) == length);
+}
+
+int options_refuse(const char *kind, const char *word, const char *advice, struct error *err)
 {
 	char needle[OPTION_SIZE];
 
 	snprintf(needle, sizeof(needle), " %s ", word);
 	for (size_t i = 0; i < sizeof(hints) / sizeof(hints[0]); i++)
 		if (strstr(hints[i].words, needle))
-			return hints[i].advice;
-	return NULL;
-}
-
-bool options_meant(const char *typed, const char *word)
-{
-	const size_t length = strlen(typed), wanted = strlen(word);
-
-	/* The length may differ by one. */
-	return length <= wanted + 1 && wanted <= length + 1 && strspn(typed, word) == length;
+			advice = hints[i].advice;
+	return error_set(err, ERROR_USAGE, 0, "unknown %s '%s'; %s", kind, word, advice);
 }
 
 /* self: the command as the user wrote it. */
 static int refuse_option(enum command_bit command, const char *self, const char *option,
 			 struct error *err)
 {
-	const char *hint = command & HOLDING_COMMANDS ? options_hint(option) : NULL;
-	const char *name = option[1] == '-' ? option + 2 : "";
+	const char *name = option + strspn(option, "-");
+	char advice[OPTION_SIZE];
 
-	if (hint)
-		return error_set(err, ERROR_USAGE, 0, "unknown option %s; %s", option, hint);
-	for (const struct option_row *row = option_rows; *name && row->name; row++)
-		if (row->commands & command &&
-		    (!strncmp(row->name, name, strlen(name)) || options_meant(name, row->name)))
-			return error_set(err, ERROR_USAGE, 0, "unknown option %s; did you mean "
-					 "--%s?", option, row->name);
-	return error_set(err, ERROR_USAGE, 0, "'%s' has no option %s; try 'dlock %s --help'", self,
-			 option, self);
+	snprintf(advice, sizeof(advice), "try 'dlock %s --help'", self);
+	for (const struct option_row *row = option_rows; row->name; row++)
+		if (row->commands & command && options_meant(name, row->name))
+			snprintf(advice, sizeof(advice), "did you mean --%s?", row->name);
+	return options_refuse("option", option, advice, err);
 }
 
 static const struct option_row *find_row(enum command_bit command, bool is_long, const char *name,

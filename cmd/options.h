@@ -79,7 +79,7 @@ struct options {
 	const char *shell[4];	/* sh -c STRING, of run -c; without STRING: not given */
 	const char *metrics;	/* path of a file; NULL: not given */
 	pid_t pid;		/* 0: not given */
-	bool syslog;
+	bool syslog;		/* also set by settings_load() */
 	bool log_json;		/* --log json */
 	bool json;
 	bool dry_run;
@@ -112,10 +112,11 @@ int options_parse(struct options *options, enum command_bit command, char **argv
  */
 bool options_may_be_cut(const struct options *options);
 
-/* Is typed the word with letters in a wrong order, or one missing, or one there twice? */
+/* Is typed the start of word, or word with letters in a wrong order, one missing, or one twice? */
 bool options_meant(const char *typed, const char *word);
 
 /*
- * Return dlock's form of a command or option of flock(1) or another lock program, or NULL.
+ * Refuse an unknown command or option. The message ends with dlock's form of a word of flock(1) or
+ * another lock program, or else with advice. Returns -1.
  */
-const char *options_hint(const char *word);
+int options_refuse(const char *kind, const char *word, const char *advice, struct error *err);

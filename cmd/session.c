@@ -67,26 +67,6 @@ int session_view(struct session *session, int *unread, struct error *err)
 	return 0;
 }
 
-static bool is_pattern(const char *word)
-{
-	return strpbrk(word, "*?[") != NULL;
-}
-
-/* Add the names in all that the word matches, or the word if it is one of them or matches none. */
-static void add_names(struct name_list *names, const struct name_list *all, const char *word)
-{
-	const size_t before = names->count;
-	bool pattern = is_pattern(word);
-
-	for (size_t i = 0; pattern && i < all->count; i++)
-		pattern = strcmp(all->names[i], word) != 0;
-	for (size_t i = 0; pattern && i < all->count; i++)
-		if (!fnmatch(word, all->names[i], 0))
-			name_list_add(names, all->names[i], strlen(all->names[i]));
-	if (names->count == before)
-		name_list_add(names, word, strlen(word));
-}
-
 int session_names(struct session *session, struct error *err)
 {
 	const struct options *options = &session->options;
@@ -97,13 +77,23 @@ int session_names(struct session *session, struct error *err)
 	/* So that ? is one character: names are UTF-8, whatever the locale is. */
 	setlocale(LC_CTYPE, "C.UTF-8");
 	for (int i = 0; i < options->operand_count; i++) {
-		if (!listed && is_pattern(options->operands[i])) {
+		const char *word = options->operands[i];
+		const size_t before = names->count;
+		bool pattern = strpbrk(word, "*?[");
+
+		if (pattern && !listed) {
 			if (session_connect(session, err) ||
 			    hold_names(session->backend, &all, err))
 				return error_prefix(err, "a pattern needs the list of all locks");
 			listed = true;
 		}
-		add_names(names, &all, options->operands[i]);
+		for (size_t k = 0; pattern && k < all.count; k++)
+			pattern = strcmp(all.names[k], word) != 0;
+		for (size_t k = 0; pattern && k < all.count; k++)
+			if (!fnmatch(word, all.names[k], 0))
+				name_list_add(names, all.names[k], strlen(all.names[k]));
+		if (names->count == before)
+			name_list_add(names, word, strlen(word));
 	}
 	if (listed)
 		name_list_sort(names);
@@ -158,7 +148,7 @@ int session_begin(struct session *session, struct error *err)
 	session->options.run.name = session->name;
 	if (settings_load(&session->settings, &session->options, err))
 		return -1;
-	log_about(session->name, session->settings.location, holds && session->settings.syslog);
+	log_about(session->name, session->settings.location, holds && session->options.syslog);
 	if (session->settings.exposed)
 		log_print(LEVEL_WARNING, "%.300s: others can read the password in it; chmod 600 it",
 			  session->settings.exposed);

@@ -29,7 +29,6 @@ struct settings {
 	const char *section;	/* of the configuration; "": the backend is given by its URI */
 	struct uri uri;		/* parsed, password-file loaded */
 	char location[URI_LOCATION_SIZE];	/* where the locks are: see uri_location() */
-	bool syslog;		/* messages of run and acquire go to the log of the system, too */
 	struct error unreadable;	/* why a configuration file could not be read */
 	const char *exposed;	/* a file with a password that others can read; NULL: none */
 };

@@ -181,7 +181,7 @@ int settings_load(struct settings *settings, struct options *options, struct err
 	options->run.contain = options->contain ? options->contain > 0
 						: config_has(settings, "contain", "yes");
 	uri_location(&settings->uri, options->run.driver->port, settings->location);
-	settings->syslog = options->syslog || config_has(settings, "log", "syslog");
+	options->syslog |= config_has(settings, "log", "syslog");
 	if (uri_load_passwords(&settings->uri, &settings->exposed, err))
 		return -1;
 	if (!settings->exposed)

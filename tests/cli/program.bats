@@ -223,11 +223,11 @@ misused() {
 	misused 125 "option --backend $example" \
 		--backend=redis://:secret@h status
 	misused 125 "option --frob $example" --frob
-	misused 125 "'status' has no option -n; try 'dlock status --help'" status -n
-	misused 125 "'break' has no option -y; try 'dlock break --help'" break -y a
+	misused 125 "unknown option '-n'; did you mean --names?" status -n
+	misused 125 "unknown option '-y'; did you mean --yes?" break -y a
 	misused 125 "too many operands; usage: dlock version [OPTION]..." version x
 	misused 125 "--pid 4194304: there is no such process" acquire --pid 4194304 a
-	misused 125 "unknown option -x; a lock is exclusive unless --shared is given" \
+	misused 125 "unknown option '-x'; a lock is exclusive unless --shared is given" \
 		run --ttl=1m -xn a -- true
 	misused 125 "too many operands; usage: dlock check [OPTION]..." check redis://u:secret@h
 	# A backend without its -b may have a password.
@@ -237,21 +237,21 @@ misused() {
 redis://u:***@h -- COMMAND" redis://u:secret@h -- true
 	misused 125 "unknown command 'redis://u:***@h'; try 'dlock --help', or to run a command under a lock: dlock run \
 redis://u:***@h -- COMMAND" help redis://u:secret@h
-	misused 125 "unknown option --no; did you mean --nonblock?" acquire --no a
-	misused 125 "unknown option --max; did you mean --max-run?" run --max 1m a -- true
-	misused 125 "unknown option --verb; did you mean --verbose?" status --verb
-	misused 125 "unknown option --js; did you mean --json?" status --js
-	misused 125 "unknown option --min-hol; did you mean --min-hold?" run --min-hol=1m a -- true
+	misused 125 "unknown option '--no'; did you mean --note?" acquire --no a
+	misused 125 "unknown option '--max'; did you mean --max-run?" run --max 1m a -- true
+	misused 125 "unknown option '--verb'; did you mean --verbose?" status --verb
+	misused 125 "unknown option '--js'; did you mean --json?" status --js
+	misused 125 "unknown option '--min-hol'; did you mean --min-hold?" run --min-hol=1m a -- true
 	for mode in --shared --slots=2 --min-hold=1s; do
 		misused 125 "--once-per cannot be combined with --shared, --slots or --min-hold" \
 			run --once-per 1m $mode a -- true
 	done
-	misused 125 "'run' has no option --tim; try 'dlock run --help'" run --tim 1m a -- true
-	misused 125 "unknown option --wai; did you mean --wait?" run --wai
+	misused 125 "unknown option '--tim'; try 'dlock run --help'" run --tim 1m a -- true
+	misused 125 "unknown option '--wai'; did you mean --wait?" run --wai
 	misused 125 "option --wait needs an argument" run --wait
 	misused 125 "option --quiet takes no argument" status --quiet=1
 	misused 125 "option -w needs an argument" run -vw
-	misused 125 "'run' has no option --; try 'dlock run --help'" run --=x
+	misused 125 "unknown option '--'; try 'dlock run --help'" run --=x
 	DLOCK_TOKEN=short misused 125 "DLOCK_TOKEN: this is no token: a token is the 32 hex digits that \
 'dlock acquire' prints, or these with a level: TOKEN+1" verify a
 	misused 125 "--names shows all locks, and cannot be combined with a NAME, --json or --watch" status --names a

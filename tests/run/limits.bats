@@ -472,8 +472,8 @@ hold_hook() {
 	run --separate-stderr -125 "$DLOCK" run --max-run 6:00 "$LOCK" -- touch ran
 	one_line '^dlock: --max-run: bad duration'
 	run --separate-stderr -125 "$DLOCK" acquire --max-run 6 "$LOCK"
-	one_line "'acquire' has no option --max-run; try 'dlock acquire --help'$"
+	one_line "unknown option '--max-run'; try 'dlock acquire --help'$"
 	run --separate-stderr -125 "$DLOCK" acquire -k 6 "$LOCK"
-	one_line "'acquire' has no option -k; try 'dlock acquire --help'$"
+	one_line "unknown option '-k'; try 'dlock acquire --help'$"
 	[[ ! -e ran ]]
 }

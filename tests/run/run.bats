@@ -592,7 +592,7 @@ usage_error() {
 redis\+sentinel:, redis\+cluster:, redlock:, zookeeper:, mysql:\$" run -b etcd://h "$LOCK" -- touch ran
 	usage_error Z run -Z "$LOCK" -- touch ran
 	usage_error 'did you mean --wait' run --wiat 1s "$LOCK" -- touch ran
-	usage_error 'no option --pid' run --pid 1 "$LOCK" -- touch ran
+	usage_error "option '--pid'" run --pid 1 "$LOCK" -- touch ran
 	usage_error "did you mean 'run'" rnu "$LOCK" -- touch ran
 	usage_error "dlock run $LOCK -- COMMAND" "$LOCK" -- touch ran
 	usage_error "dlock run \[OPTION\]... NAME -- COMMAND" --wait 1s "$LOCK" -- touch ran
