@@ -43,7 +43,6 @@ static int wait_for_lock(struct session *session, int64_t started_ms, int64_t un
 {
 	struct run_result result = { .end = RUN_NOT_OBTAINED };
 	struct wait_state *wait = &result.wait;
-	const struct row *hold;
 	struct rows view;
 	int64_t pause_ms = 0;
 	int failed;
@@ -51,13 +50,8 @@ static int wait_for_lock(struct session *session, int64_t started_ms, int64_t un
 	if (session_connect(session, err))
 		return -1;
 	while (!(failed = hold_show(session->backend, session->name, "", &view, err))) {
-		*wait = (struct wait_state){ .ahead = -1, .holder_known = view.hold_count };
-		if (wait->holder_known) {
-			hold = view.holds;
-			wait->holder = hold->holder;
-			wait->since_ms = hold->age_ms < 0 ? 0 : clock_boot_ms() - hold->age_ms;
-			pause_ms = next_pause(session, &view, pause_ms);
-		}
+		run_view(wait, &view);
+		pause_ms = next_pause(session, &view, pause_ms);
 		rows_finish(&view);
 		if (!wait->holder_known || clock_boot_ms() >= until_ms)
 			break;

@@ -262,13 +262,7 @@ static void view_lock(struct keeping *k)
 	    hold_show(k->backend, k->request.name, k->request.token, &view, &ignored))
 		return;
 	k->viewed_ms = clock_boot_ms();
-	k->event.wait.holder_known = view.hold_count > 0;
-	k->event.wait.ahead = rows_ahead(&view);
-	if (view.hold_count) {
-		k->event.wait.holder = view.holds->holder;
-		k->event.wait.since_ms = view.holds->age_ms < 0 ? 0
-								: k->viewed_ms - view.holds->age_ms;
-	}
+	run_view(&k->event.wait, &view);
 	rows_finish(&view);
 }
 

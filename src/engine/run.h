@@ -85,6 +85,19 @@ static inline int64_t run_elapsed(int64_t since_ms)
 	return since_ms ? clock_boot_ms() - since_ms : -1;
 }
 
+/* Set the holder, the time of its hold, and the number of waiters ahead to what view has. */
+static inline void run_view(struct wait_state *state, const struct rows *view)
+{
+	const struct row *hold = view->holds;
+
+	state->ahead = rows_ahead(view);
+	state->holder_known = view->hold_count > 0;
+	if (!state->holder_known)
+		return;
+	state->holder = hold->holder;
+	state->since_ms = hold->age_ms < 0 ? 0 : clock_boot_ms() - hold->age_ms;
+}
+
 /* The caller prints: the engine calls these hooks. */
 struct run_hooks {
 	void (*report)(const struct run_message *message);

@@ -372,17 +372,13 @@ static void store_wait(struct supervisor *s, const struct wait_state *seen)
 
 static void view_local(struct supervisor *s)
 {
-	struct wait_state seen = { .ahead = -1 };
-	struct rows view = { 0 };
+	struct wait_state seen = { .began_ms = 0 };
+	struct rows view;
 	struct error ignored = { 0 };
 
 	if (hold_show(s->backend, s->run->name, s->token, &view, &ignored))
 		return;
-	if (view.hold_count) {
-		seen.holder_known = true;
-		seen.holder = view.holds->holder;
-		seen.since_ms = view.holds->age_ms < 0 ? 0 : clock_boot_ms() - view.holds->age_ms;
-	}
+	run_view(&seen, &view);
 	store_wait(s, &seen);
 	rows_finish(&view);
 }
