@@ -329,17 +329,8 @@ void hold_mode_read(const char *text, enum hold_mode *mode, int *slots)
 /* Returns the option for the mode, or a name of the mode that has no option. */
 static const char *describe_mode(enum hold_mode mode, int slots, char buf[static MODE_TEXT_SIZE])
 {
-	switch (mode) {
-	case HOLD_SHARED:
-		return "--shared";
-	case HOLD_SLOT:
-		snprintf(buf, MODE_TEXT_SIZE, "--slots %d", slots);
-		return buf;
-	case HOLD_EXCLUSIVE:
-	case HOLD_ANY:
-		break;
-	}
-	return "an exclusive hold";
+	snprintf(buf, MODE_TEXT_SIZE, "--slots %d", slots);
+	return mode == HOLD_SLOT ? buf : mode == HOLD_SHARED ? "--shared" : "an exclusive hold";
 }
 
 enum outcome hold_mode_covers(enum hold_mode held, int held_slots, const struct request *request,
@@ -351,14 +342,9 @@ enum outcome hold_mode_covers(enum hold_mode held, int held_slots, const struct 
 		return OUTCOME_HELD;
 	if (held == request->mode && (held != HOLD_SLOT || held_slots == request->slots))
 		return OUTCOME_HELD;
-	if (held == HOLD_SLOT && request->mode == HOLD_SLOT)
-		error_set(err, ERROR_USAGE, 0, "--slots %d disagrees with the hold of this token, "
-			  "which has --slots %d", request->slots, held_slots);
-	else
-		error_set(err, ERROR_USAGE, 0, "the lock is already held with %s, which does not "
-			  "cover %s: ask for the same",
-			  describe_mode(held, held_slots, have),
-			  describe_mode(request->mode, request->slots, want));
+	error_set(err, ERROR_USAGE, 0, "the lock is already held with %s, which does not cover %s: "
+		  "ask for the same", describe_mode(held, held_slots, have),
+		  describe_mode(request->mode, request->slots, want));
 	return OUTCOME_BUSY;
 }
 

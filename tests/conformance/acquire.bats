@@ -782,7 +782,7 @@ nests() {
 				one_line "$LOCK"
 			fi
 			if [[ $held != "$asked" && $held$asked == *slots*slots* ]]; then
-				one_line "$asked disagrees .* $held\$"
+				one_line "with $held, which does not cover $asked: "
 			fi
 			holders 1
 		done

@@ -811,7 +811,7 @@ fence() {
 				matches "$LINE" "^125 ls: .* 1 dlock: $LOCK: .*${held/#-s/--shared}" "run $asked in $held"
 			fi
 			if [[ $held != "$asked" && $held$asked == *slots*slots* ]]; then
-				matches "$LINE" "$asked disagrees .* $held\$" "run $asked in $held"
+				matches "$LINE" "with $held, which does not cover $asked: " "run $asked in $held"
 			fi
 		done
 		is_free
