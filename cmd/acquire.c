@@ -29,6 +29,7 @@ static int open_process(struct pidfd *process, const struct options *options, st
 /* Returns the exit status. */
 static int print_result(const struct session *session, const struct acquire_result *result)
 {
+	const uint64_t fence = result->run.facts.fence;
 	struct json json = { .stream = stdout };
 
 	if (!session->options.json) {
@@ -37,7 +38,7 @@ static int print_result(const struct session *session, const struct acquire_resu
 		json_open(&json, NULL, '{');
 		json_text(&json, "name", session->name);
 		json_text(&json, "token", result->token);
-		json_number(&json, "fence", result->fence ? (int64_t)result->fence : -1);
+		json_number(&json, "fence", fence ? (int64_t)fence : -1);
 		json_lease(&json, result->lease_ms ? result->lease_ms : -1);
 		json_number(&json, "keeper_pid", result->keeper ? result->keeper : -1);
 		json_close(&json, '}');

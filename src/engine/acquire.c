@@ -65,7 +65,6 @@ static int leave_hold(struct supervisor *s, struct acquire_result *result, struc
 	int64_t end_ms = shared_lease(s->shared).end_ms;
 	bool daemon = s->run->process || s->run->driver->local || s->shared->session;
 
-	result->fence = s->fence;
 	if (!s->run->process)
 		result->lease_ms = end_ms == CLOCK_NEVER ? s->run->ttl_ms
 							 : end_ms - clock_boot_ms();
@@ -95,7 +94,6 @@ static enum acquired acquire_nested(struct supervisor *s, struct acquire_result 
 		return acquired;
 	child_end(&s->keeper.child);
 	s->level++;
-	result->fence = s->fence;
 	result->lease_ms = event.lease_ms;
 	supervisor_report(s, EVENT_JOINED, LEVEL_STEP, "held already; the outer hold goes on");
 	return ACQUIRED_YES;
@@ -127,7 +125,7 @@ void supervise_acquire(const struct run_request *run, const struct run_hooks *ho
 	struct error err = { 0 };
 	struct supervisor s;
 
-	*result = (struct acquire_result){ .fence = 0 };
+	*result = (struct acquire_result){ .lease_ms = 0 };
 	if (supervisor_init(&s, run, hooks, signals, &result->run, &err)) {
 		supervisor_fail(&s, &err);
 		return;

@@ -391,7 +391,7 @@ static void run_command(struct supervisor *s)
 	int64_t check_ms, wake_ms;
 	bool alive = true;
 
-	guard_run(&s->guard, s->protected, s->fence, hold_fd_of(s));
+	guard_run(&s->guard, s->protected, s->result->facts.fence, hold_fd_of(s));
 	check_ms = lease_renew_at(clock_boot_ms(), s->run->ttl_ms);
 	/* After the order, so that the command does not wait for the message. */
 	if (s->protected)
@@ -604,7 +604,7 @@ static void __attribute__((noreturn)) shell_main(const struct supervisor *s)
 	const int nothing = open("/dev/null", O_RDONLY | O_CLOEXEC);
 
 	setenv("DLOCK_REASON", s->lost_reason, 1);
-	environment_write_fence(s->fence);
+	environment_write_fence(s->result->facts.fence);
 	/* A dlock in the shell must not join the hold that was lost. */
 	unsetenv("DLOCK_TOKEN");
 	/* The shell's children are killed with it. */

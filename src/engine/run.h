@@ -163,7 +163,6 @@ struct acquire_result {
 	struct run_result run;	/* RUN_EXITED: acquired */
 	char token[TOKEN_TEXT_SIZE];	/* with its level */
 	bool nested;		/* inside an outer hold: there is nothing to release */
-	uint64_t fence;		/* 0: unknown */
 	int64_t lease_ms;	/* from now; 0: until released */
 	pid_t keeper;		/* the daemon; 0: none */
 };

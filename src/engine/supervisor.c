@@ -56,7 +56,8 @@ void supervisor_report_acquired(const struct supervisor *s)
 	supervisor_report(s, EVENT_ACQUIRED, LEVEL_STEP,
 			  "acquired after %s, fence %llu, %s%s%son %s",
 			  duration_format(waited_ms, text, sizeof(text)),
-			  (unsigned long long)s->fence, session_ms ? "session timeout " : "",
+			  (unsigned long long)s->result->facts.fence,
+			  session_ms ? "session timeout " : "",
 			  session_ms ? duration_format(session_ms, granted, sizeof(granted)) : "",
 			  session_ms ? ", " : "",
 			  uri_location(s->run->uri, s->run->driver->port, location));
@@ -338,7 +339,6 @@ static int64_t add_duration(int64_t start_ms, int64_t duration_ms)
 static enum acquired set_acquired(struct supervisor *s, uint64_t fence)
 {
 	s->protected = true;
-	s->fence = fence;
 	s->result->facts.fence = fence;
 	s->result->facts.acquired_ms = atomic_load(&s->shared->held_ms);
 	if (!s->result->facts.acquired_ms)
@@ -657,7 +657,7 @@ enum acquired supervisor_join(struct supervisor *s, enum keeper_mode mode,
 	if (!interrupted && event->type == KEEPER_HELD) {
 		s->result->end = RUN_EXITED;
 		s->joined = true;
-		s->fence = s->result->facts.fence = atomic_load(&s->shared->fence);
+		s->result->facts.fence = atomic_load(&s->shared->fence);
 		return ACQUIRED_YES;
 	}
 	if (!interrupted && event->type == KEEPER_GONE)

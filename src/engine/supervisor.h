@@ -70,7 +70,6 @@ struct supervisor {
 
 	bool protected;			/* the lock is, or was, held */
 	bool joined;			/* by an outer hold, whose token is in the environment */
-	uint64_t fence;
 	int64_t started_ms;
 	bool has_exited;		/* the guard has reported the command's end */
 	bool reaped;			/* result->status is valid */
