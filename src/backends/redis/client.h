@@ -245,10 +245,6 @@ int redis_ask_majority(struct redis_client *client, struct redis_call *call, str
 int redis_sentinel_ask(struct redis_client *client, size_t which, int64_t limit_ms,
 		       struct redis_endpoint *endpoint, struct error *err);
 
-/* Ask for the masters of the cluster. The caller frees *endpoints. Returns 0 or -1. */
-int redis_ask_masters(struct redis_client *client, struct redis_endpoint **endpoints, size_t *count,
-		      struct error *err);
-
 /* ---- the decisions, for route.c and its unit test ---- */
 
 /* Returned instead of a pause: the reply or the error is final. */

@@ -34,8 +34,8 @@
  * For how long a sentinel's answer counts, in ms: enough for a connection and its first command.
  */
 #define NAMED_MS 500
-/* The most nodes of a cluster, by its specification. */
-#define MOST_MASTERS 1000
+/* The slots of a cluster, by its specification. */
+#define MOST_SLOTS 16384
 /* After this many redirections the nodes disagree on the slot: pause. */
 #define MOST_HOPS 5
 
@@ -57,23 +57,7 @@ static void go_to(struct redis_client *client, const struct redis_endpoint *endp
 
 /* ---- Sentinel ---- */
 
-/* Read [host, port], both strings, or nil for a master that the sentinel does not watch. */
-static int read_named(struct redis_route *route, const redisReply *reply,
-		      struct redis_endpoint *endpoint, struct error *err)
-{
-	struct redis_server *sentinel = &route->sentinel->servers[0];
-	int64_t port;
-
-	if (reply->type == REDIS_REPLY_NIL)
-		return error_set(err, ERROR_REFUSED, 0, "%s: watches no master '%.100s'",
-				 sentinel->address.label, route->master);
-	if (redis_has_shape(reply, "ss") &&
-	    text_number(reply->element[1]->str, reply->element[1]->len, &port) &&
-	    redis_endpoint_set(endpoint, reply->element[0]->str, reply->element[0]->len, port))
-		return 0;
-	return redis_odd(sentinel, err);
-}
-
+/* The answer is [host, port], both strings, or nil for a master that the sentinel does not watch. */
 int redis_sentinel_ask(struct redis_client *client, size_t which, int64_t limit_ms,
 		       struct redis_endpoint *endpoint, struct error *err)
 {
@@ -81,13 +65,22 @@ int redis_sentinel_ask(struct redis_client *client, size_t which, int64_t limit_
 	struct redis_client *sentinel = route->sentinel;
 	const char *const argv[] = { "SENTINEL", "GET-MASTER-ADDR-BY-NAME", route->master, NULL };
 	const redisReply *reply;
-	int result;
+	int64_t port;
+	int result = 0;
 
 	sentinel->base = client->base;
 	sentinel->base.connect_timeout_ms = sentinel->base.timeout_ms = limit_ms;
 	sentinel->until_ms = clock_boot_ms() + limit_ms;
 	reply = redis_command(sentinel, &route->endpoints[which], argv, err);
-	result = reply ? read_named(route, reply, endpoint, err) : -1;
+	if (!reply)
+		result = -1;
+	else if (reply->type == REDIS_REPLY_NIL)
+		result = error_set(err, ERROR_REFUSED, 0, "%s: watches no master '%.100s'",
+				   sentinel->servers[0].address.label, route->master);
+	else if (!redis_has_shape(reply, "ss") ||
+		 !text_number(reply->element[1]->str, reply->element[1]->len, &port) ||
+		 !redis_endpoint_set(endpoint, reply->element[0]->str, reply->element[0]->len, port))
+		result = redis_odd(&sentinel->servers[0], err);
 	redis_server_leave(&sentinel->servers[0]);
 	return result;
 }
@@ -171,58 +164,38 @@ static bool read_target(const char *text, const struct redis_endpoint *from,
 	return read_endpoint(host, (size_t)(colon - host), port, from, endpoint);
 }
 
-/* Add [host, port, ...], in which the host may be nil. */
-static bool add_master(const redisReply *node, const struct redis_endpoint *from,
+/* Add the master of [first slot, last slot, [host, port, ...], ...]. Its host may be nil. */
+static bool add_master(const redisReply *row, const struct redis_endpoint *from,
 		       struct redis_endpoint *endpoints, size_t *count)
 {
-	struct redis_endpoint *endpoint = &endpoints[*count];
-	const redisReply *host;
+	const redisReply *node;
+	size_t i = 0;
 
-	if (!redis_has_shape(node, ".i") || *count >= MOST_MASTERS)
+	if (!redis_has_shape(row, "iia") || !redis_has_shape(row->element[2], ".i"))
 		return false;
-	host = node->element[0];
-	if (!read_endpoint(host->str, host->type == REDIS_REPLY_STRING ? host->len : 0,
-			   node->element[1]->integer, from, endpoint))
+	node = row->element[2];
+	if (!read_endpoint(node->element[0]->str, node->element[0]->len,
+			   node->element[1]->integer, from, &endpoints[*count]))
 		return false;
-	for (size_t i = 0; i < *count; i++)
-		if (redis_endpoint_equal(&endpoints[i], endpoint))
-			return true;
-	++*count;
+	while (!redis_endpoint_equal(&endpoints[i], &endpoints[*count]))
+		i++;
+	*count += i == *count;
 	return true;
 }
 
-/* The reply has a row [first slot, last slot, master, replica...] for each range of slots. */
 bool redis_read_masters(const redisReply *reply, const struct redis_endpoint *from,
 			struct redis_endpoint **endpoints, size_t *count)
 {
 	*count = 0;
-	if (reply->type != REDIS_REPLY_ARRAY)
+	if (reply->type != REDIS_REPLY_ARRAY || reply->elements > MOST_SLOTS)
 		return false;
 	*endpoints = memory_new(reply->elements + 1, sizeof(**endpoints));
-	for (size_t i = 0; i < reply->elements; i++) {
-		const redisReply *row = reply->element[i];
-
-		if (!redis_has_shape(row, "iia") ||
-		    !add_master(row->element[2], from, *endpoints, count)) {
+	for (size_t i = 0; i < reply->elements; i++)
+		if (!add_master(reply->element[i], from, *endpoints, count)) {
 			free(*endpoints);
 			return false;
 		}
-	}
 	return true;
-}
-
-int redis_ask_masters(struct redis_client *client, struct redis_endpoint **endpoints, size_t *count,
-		      struct error *err)
-{
-	static const char *const slots[] = { "CLUSTER", "SLOTS", NULL };
-	struct redis_server *server = &client->servers[0];
-	const redisReply *reply = redis_command(client, NULL, slots, err);
-
-	if (!reply)
-		return -1;
-	if (redis_read_masters(reply, &server->address.at, endpoints, count))
-		return 0;
-	return redis_odd(server, err);
 }
 
 /* ---- the loop ---- */
@@ -271,13 +244,12 @@ int64_t redis_after_error(struct redis_client *client, const char *text)
 	return REDIS_ROUTE_PAUSE_MS;
 }
 
-/* Connect to the server that may have the lock. Returns 0, or -1 and sets *pause_ms. */
-static int connect_there(struct redis_client *client, int64_t *pause_ms, struct error *err)
+/* Connect to the server that may have the lock. Returns 0, or -1 and sets *err. */
+static int connect_there(struct redis_client *client, struct error *err)
 {
 	struct redis_route *route = client->route;
 	struct redis_endpoint endpoint;
 
-	*pause_ms = REDIS_ROUTE_ENDS;
 	if (redis_conn_is_open(&client->servers[0].main))
 		return 0;
 	if (route->cluster)
@@ -285,11 +257,7 @@ static int connect_there(struct redis_client *client, int64_t *pause_ms, struct 
 	else if (locate_master(client, step_limit(client), &endpoint, err))
 		return -1;
 	go_to(client, &endpoint);
-	if (!redis_reach(client, step_limit(client), err))
-		return 0;
-	if (err->kind == ERROR_UNAVAILABLE)
-		*pause_ms = redis_after_loss(route);
-	return -1;
+	return redis_reach(client, step_limit(client), err);
 }
 
 /* Send the request. Returns the pause before another try, or REDIS_ROUTE_ENDS. */
@@ -298,15 +266,17 @@ static int64_t try_there(struct redis_client *client, const struct redis_call *c
 {
 	struct redis_route *route = client->route;
 	struct redis_server *server = &client->servers[0];
-	int64_t pause_ms;
+	int64_t pause_ms = REDIS_ROUTE_ENDS;
 
-	if (connect_there(client, &pause_ms, err) || redis_round(client, call, err))
+	/* Without a server, or cancelled. */
+	if ((connect_there(client, err) || redis_round(client, call, err)) &&
+	    (server->state == SERVER_UNASKED || err->kind == ERROR_CANCELLED))
 		return pause_ms;
 	route->asking = false;
 	if (server->state == SERVER_ANSWERED && is_named(client, step_limit(client))) {
 		route->lost = 0;
 		route->hops = 0;
-		return REDIS_ROUTE_ENDS;
+		return pause_ms;
 	}
 	if (server->state == SERVER_ANSWERED) {
 		error_set(&server->error, ERROR_UNAVAILABLE, 0, "%s: is not the master any more",

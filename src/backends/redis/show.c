@@ -57,7 +57,7 @@ static char *make_pattern(const struct redis_client *client)
 						  : memory_format("*%s*", client->prefix);
 }
 
-/* Is it the name of a key beside a lock, with this suffix behind the colon (make_keys())? */
+/* Is it the name of a key beside a lock, with a suffix behind the colon (redis_make_keys())? */
 static bool is_beside(const char *key, const char *colon)
 {
 	const size_t length = (size_t)(colon - key);
@@ -67,22 +67,17 @@ static bool is_beside(const char *key, const char *colon)
 }
 
 /*
- * Add the lock of a key. A fence outlives its lock, and waiters without a queue do not exist. A key
- * that is beside no lock is a lock if the prefix says so.
+ * Add the lock of a key. Beside a lock that is held or waited for there are holders or a queue; a
+ * fence outlives its lock. A key that is beside no lock is a lock if the prefix says so.
  */
 static void list_key(const struct redis_client *client, const redisReply *key,
 		     struct name_list *names)
 {
-	static const char *const suffixes[] = { "holders", "queue", "fence", "waiters", "newest" };
-	const size_t count = sizeof(suffixes) / sizeof(suffixes[0]);
 	const size_t prefix = strlen(client->prefix);
 	const char *text = key->str, *colon = strrchr(text, ':'), *end = text + key->len;
-	size_t which = 0;
 
-	while (which < count && colon && strcmp(colon + 1, suffixes[which]) != 0)
-		which++;
-	if (colon > text && which < count && is_beside(text, colon)) {
-		if (which > 1)
+	if (colon && colon > text && is_beside(text, colon)) {
+		if (strcmp(colon, ":holders") != 0 && strcmp(colon, ":queue") != 0)
 			return;
 		text += text[0] == '{' && colon[-1] == '}';
 		end = colon - 1;
@@ -121,14 +116,20 @@ static int scan_server(struct redis_client *client, const struct redis_endpoint 
 /* List the names on each server that may have locks. */
 static int list_names(struct redis_client *client, struct name_list *names, struct error *err)
 {
+	static const char *const slots[] = { "CLUSTER", "SLOTS", NULL };
+	struct redis_server *server = &client->servers[0];
+	const redisReply *reply;
 	struct redis_endpoint *endpoints;
 	size_t count;
 	int failed = 0;
 
 	if (!client->route || !client->route->cluster)
 		return scan_server(client, NULL, names, err);
-	if (redis_ask_masters(client, &endpoints, &count, err))
+	reply = redis_command(client, NULL, slots, err);
+	if (!reply)
 		return -1;
+	if (!redis_read_masters(reply, &server->address.at, &endpoints, &count))
+		return redis_odd(server, err);
 	for (size_t i = 0; i < count && !failed; i++)
 		failed = scan_server(client, &endpoints[i], names, err);
 	free(endpoints);
