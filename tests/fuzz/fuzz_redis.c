@@ -41,7 +41,7 @@ static void take_route_apart(const redisReply *reply)
 static void take_apart(redisReply *reply)
 {
 	static char prefixes[2][8] = { "", "dlock:" };
-	struct redis_server server = { .found_count = 0 };
+	struct redis_server server = { .main.fd = -1, .reply = reply };
 	struct redis_client client = { .count = 1, .servers = &server };
 	const struct request request = { .name = "n", .token = "t", .slots = 3 };
 	struct rows rows = { 0 };
@@ -49,7 +49,7 @@ static void take_apart(redisReply *reply)
 	struct error err = { 0 };
 	enum outcome outcome;
 
-	outcome = read_grant(&client, reply, &request, &grant, &err);
+	outcome = read_grant(&client, &request, &grant, &err);
 	INVARIANT(outcome != OUTCOME_HELD || grant.fence > 0);
 	INVARIANT(outcome != OUTCOME_BUSY || grant.retry_ms > 0);
 	free(grant.newer);

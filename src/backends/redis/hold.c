@@ -14,8 +14,6 @@
 #include "lock/hold.h"
 #include "lock/lease.h"
 
-/* The pause before a waiter follows a lock to another server. */
-#define FOLLOW_MS 100
 /*
  * How long to wait for a majority after the first message: a release reaches all servers at almost
  * the same time, and a try before a majority has it would fail.
@@ -390,34 +388,34 @@ int redis_send_acquire(struct redis_client *client, const struct request *reques
 	return redis_run(client, request->name, call, err);
 }
 
-/* Read the reply of acquire (lua/common.lua). LOST without grant->newer: it is not valid. */
-static enum outcome read_grant(struct redis_client *client, const redisReply *reply,
-			       const struct request *request, struct grant *grant,
-			       struct error *err)
+/* Read the reply of acquire (lua/common.lua). */
+static enum outcome read_grant(struct redis_client *client, const struct request *request,
+			       struct grant *grant, struct error *err)
 {
+	const redisReply *reply = client->servers[0].reply;
 	redisReply *const *e = reply->element;
 
 	if (redis_has_shape(reply, "is") && e[0]->integer == 1) {
 		grant->fence = strtoull(e[1]->str, NULL, 10);
-		return grant->fence ? OUTCOME_HELD : OUTCOME_LOST;
-	}
-	if (redis_has_shape(reply, "ii") && e[0]->integer == 2) {
+		if (grant->fence)
+			return OUTCOME_HELD;
+	} else if (redis_has_shape(reply, "ii") && e[0]->integer == 2) {
 		if (client->kind)
 			error_set(err, ERROR_USAGE, 0, "--slots %d disagrees with the semaphore, "
 				  "which has %lld permits", request->slots, e[1]->integer);
 		else
 			hold_mode_slots_agree((int)e[1]->integer, request, err);
 		return OUTCOME_ERROR;
-	}
-	if (redis_has_shape(reply, "is") && e[0]->integer == 3) {
+	} else if (redis_has_shape(reply, "is") && e[0]->integer == 3) {
 		grant->newer = memory_copy(e[1]->str);
 		return OUTCOME_LOST;
+	} else if (redis_has_shape(reply, "iiisi") && e[0]->integer == 0) {
+		client->queued_us = strtoll(e[3]->str, NULL, 10);
+		grant->retry_ms = hold_retry_at(e[1]->integer, e[2]->integer == 0, e[4]->integer);
+		return OUTCOME_BUSY;
 	}
-	if (!redis_has_shape(reply, "iiisi") || e[0]->integer != 0)
-		return OUTCOME_LOST;
-	client->queued_us = strtoll(e[3]->str, NULL, 10);
-	grant->retry_ms = hold_retry_at(e[1]->integer, e[2]->integer == 0, e[4]->integer);
-	return OUTCOME_BUSY;
+	redis_odd(&client->servers[0], err);
+	return OUTCOME_ERROR;
 }
 
 static enum outcome try_acquire(struct redis_client *client, const struct request *request,
@@ -430,11 +428,7 @@ static enum outcome try_acquire(struct redis_client *client, const struct reques
 
 	if (redis_send_acquire(client, request, enqueue, 0, &call, err))
 		return OUTCOME_ERROR;
-	outcome = read_grant(client, client->servers[0].reply, request, grant, err);
-	if (outcome == OUTCOME_LOST && !grant->newer) {
-		redis_odd(&client->servers[0], err);
-		return OUTCOME_ERROR;
-	}
+	outcome = read_grant(client, request, grant, err);
 	if (outcome != OUTCOME_HELD)
 		return outcome;
 	outcome = redis_grant(client, sent_ms, request, grant, err);
@@ -456,29 +450,26 @@ enum outcome redis_acquire(struct backend *backend, const struct request *reques
 	redis_attempt_fn *const attempt = client->attempt ? client->attempt : try_acquire;
 	char owner[REDIS_OWNER_SIZE];
 	enum outcome outcome;
-	bool queued;
+	bool listens;
 
 	if (!redisson_admits(client, request, err))
 		return OUTCOME_ERROR;
 	for (int i = 0; i < client->count; i++)
 		client->servers[i].woken = false;
 	/* Most locks are free: try once before subscribing, unless this token is in the queue. */
-	queued = request->queue && is_listening(client);
-	outcome = attempt(client, request, queued, grant, err);
-	if (outcome == OUTCOME_BUSY && request->queue && (!queued || is_listening(client))) {
+	outcome = attempt(client, request, request->queue && is_listening(client), grant, err);
+	if (outcome == OUTCOME_BUSY && request->queue) {
 		/*
-		 * Listen before the next try, so that no message is missed. A waiter whose channel
-		 * has no listener counts as dead.
+		 * Listen before the next try, so that no message is missed, also where the lock has
+		 * moved to. A waiter whose channel has no listener counts as dead.
 		 */
+		listens = is_listening(client);
 		redisson_owner(client->kind, request->token, owner);
 		if (listen_servers(client, owner, err))
 			return OUTCOME_ERROR;
-		if (!queued)
+		if (!listens)
 			outcome = attempt(client, request, true, grant, err);
 	}
-	/* The lock has moved to another server: listen there at the next try. */
-	if (outcome == OUTCOME_BUSY && request->queue && !is_listening(client))
-		grant->retry_ms = clock_boot_ms() + FOLLOW_MS;
 	if (outcome == OUTCOME_HELD || outcome == OUTCOME_LOST) {
 		stop_listening(client);
 		/* A later wait begins at the end of the queue. */
