@@ -138,7 +138,7 @@ end
 
 local function acquire(ms, wanted, text, queued_at, least, options)
   local came, mine, in_order = tonumber(queued_at), own_mode(), least == '0'
-  local replaces = string.find(options, 'r') ~= nil
+  local replaces, enqueues = string.find(options, 'r'), string.find(options, 'e')
   -- A waiter may try when the memory is full.
   if redis.call('HGET', waiters, token) then keep_fence() end
   if other_slots(wanted) then return {2, other_slots(wanted)} end
@@ -148,17 +148,13 @@ local function acquire(ms, wanted, text, queued_at, least, options)
       leave(token)
       return {3, its_text}
     end
-    if came == 0 then came = stamp(true) end
   end
-  local first = head()
-  if mine or room(wanted) and (not in_order or not first or first == token) then
-    if replaces then become_newest(came, text) end
-    return take(mine, mine or wanted, ms, text, least)
-  end
-  local ahead = -1
-  if string.find(options, 'e') then
-    if came == 0 then came = stamp() end
-    if replaces then become_newest(came, text) end
+  local first, ahead = head(), -1
+  local takes = mine or room(wanted) and (not in_order or not first or first == token)
+  if came == 0 and (replaces or enqueues) then came = stamp(replaces) end
+  if replaces and not mine and (takes or enqueues) then become_newest(came, text) end
+  if takes then return take(mine, mine or wanted, ms, text, least) end
+  if enqueues then
     ahead = enqueue(digits(came))
     redis.call('HSET', waiters, token,
                table.concat({digits(came), wanted, replaces and '1' or '0', text}, ' '))
@@ -175,6 +171,7 @@ end
 local function renew(ms, text)
   local mine, left = own_mode()
   if not mine then return {#all_holds() == 0 and 0 or 2} end
+  if what == 'renew' and refuses(mine, ms) then return {3} end
   keep_fence()
   local number, since, stored = holder(token)
   if text == '' then text = stored or '' elseif number then set_holder(number, since, text) end
@@ -195,7 +192,7 @@ local function release(keep, text, silent, least)
   end
   keep_fence()
   if mine then drop({token, mine, 0, 1}) end
-  if not silent then
+  if silent == '0' then
     if mine then announce(false, mine) else leave(token) end
     -- Another program wakes nobody when it releases the lock, so the new first waiter must check.
     call(first == token)
@@ -241,10 +238,6 @@ local function break_hold(id)
   return {0}
 end
 
-if what == 'acquire' then
-  return acquire(ARGV[4], ARGV[5], ARGV[6], ARGV[7], ARGV[8], ARGV[9])
-end
-if what == 'renew' then return refuses(own_mode(), ARGV[4]) and {3} or renew(ARGV[4], ARGV[5]) end
-if what == 'release' then return release(ARGV[4], ARGV[5], ARGV[6] == '1', ARGV[7]) end
-if what == 'show' then return show() end
-return break_hold(ARGV[4])
+local requests = {acquire = acquire, renew = renew, release = release, show = show,
+                  ['break'] = break_hold}
+return requests[what](unpack(ARGV, 4))
