@@ -44,6 +44,7 @@
 /* Redisson's default lockWatchdogTimeout. */
 #define WATCHDOG_MS 30000
 
+/* The first one is the default. */
 static const struct redisson_kind kinds[] = {
 	{ .name = "reentrant", .channel = "redisson_lock__channel" },
 	{ .name = "fair", .channel = "redisson_lock__channel" },
@@ -65,10 +66,12 @@ static bool has_permits(const struct redisson_kind *kind)
 
 /* ---- the URI ---- */
 
-static int read_params(struct redis_client *client, const struct uri *uri, struct error *err)
+int redisson_read(struct redis_client *client, const struct uri *uri, struct error *err)
 {
 	const char *dialect = uri_param(uri, "dialect"), *lock = uri_param(uri, "lock");
 
+	if (!dialect && !lock && !uri_param(uri, "watchdog"))
+		return 0;
 	if (!dialect)
 		return error_set(err, ERROR_USAGE, 0, "redis: ?%s= is for ?dialect=redisson only",
 				 lock ? "lock" : "watchdog");
@@ -77,29 +80,18 @@ static int read_params(struct redis_client *client, const struct uri *uri, struc
 				 "redis: unknown dialect '%.60s': known is redisson", dialect);
 	if (uri_param(uri, "replicas"))
 		return error_set(err, ERROR_USAGE, 0, "redis: ?dialect=redisson has no ?replicas=");
-	if (!lock)
-		client->kind = kinds;
 	for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]) && !client->kind; i++)
-		if (!strcmp(kinds[i].name, lock))
+		if (!lock || !strcmp(kinds[i].name, lock))
 			client->kind = &kinds[i];
-	if (client->kind)
-		return uri_param_duration(uri, "watchdog", WATCHDOG_MS, &client->most_read_ms, err);
-	return error_set(err, ERROR_USAGE, 0, "?dialect=redisson: unknown lock '%.60s': known are "
-			 "reentrant, fair, fenced, readwrite, semaphore", lock);
-}
-
-int redisson_read(struct redis_client *client, const struct uri *uri, struct error *err)
-{
-	if (!uri_param(uri, "dialect") && !uri_param(uri, "lock") && !uri_param(uri, "watchdog"))
-		return 0;
-	if (read_params(client, uri, err))
-		return -1;
+	if (!client->kind)
+		return error_set(err, ERROR_USAGE, 0, "?dialect=redisson: unknown lock '%.60s': "
+				 "known are reentrant, fair, fenced, readwrite, semaphore", lock);
 	/* Redisson uses names as they are. */
 	if (!uri_param(uri, "prefix"))
 		client->prefix[0] = '\0';
 	client->base.can = client->kind->can;
 	client->sharded = client->route && client->route->cluster;
-	return 0;
+	return uri_param_duration(uri, "watchdog", WATCHDOG_MS, &client->most_read_ms, err);
 }
 
 bool redisson_admits(const struct redis_client *client, const struct request *request,
