@@ -255,8 +255,8 @@ redis://u:***@h -- COMMAND" help redis://u:secret@h
 	DLOCK_TOKEN=short misused 125 "DLOCK_TOKEN: this is no token: a token is the 32 hex digits that \
 'dlock acquire' prints, or these with a level: TOKEN+1" verify a
 	misused 125 "--names shows all locks, and cannot be combined with a NAME, --json or --watch" status --names a
-	misused 125 "redis: there is no host: write redis://HOST[:PORT][/DB]" wait -b redis: a
-	misused 125 "redis: one host is wanted, and there are more: write redis://HOST[:PORT][/DB]" \
+	misused 125 "redis: wrong number of hosts (0): write redis://HOST[:PORT][/DB]" wait -b redis: a
+	misused 125 "redis: wrong number of hosts (2): write redis://HOST[:PORT][/DB]" \
 		wait -b redis://h,i a
 	misused 125 "redlock: 2 nodes are named: name 3, 5 or 7, since an even number survives no \
 more failures than one node fewer" wait -b redlock://h,i a

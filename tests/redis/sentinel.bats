@@ -89,7 +89,7 @@ listens() {
 	run --separate-stderr -122 "$DLOCK" run -b "${URI%/m}/other" "$LOCK" -- touch ran
 	one_line "watches no master 'other'"
 	run --separate-stderr -125 "$DLOCK" run -b "${URI%/m}" "$LOCK" -- touch ran
-	one_line 'name of the master is missing'
+	one_line 'path is missing: write .*/MASTER'
 	run --separate-stderr -125 "$DLOCK" run -b "$URI/x" "$LOCK" -- touch ran
 	one_line "'x' is not the number of a database"
 	[[ ! -e ran ]]
@@ -108,7 +108,7 @@ listens() {
 	"$DLOCK" run -b "$URI?sentinel-password-file=$T/password" "$LOCK" -- true
 	"$DLOCK" run -b "$URI?sentinel-user=default&sentinel-password-file=$T/password" "$LOCK" -- true
 	run --separate-stderr -125 "$DLOCK" run -b "$URI?sentinel-user=default" "$LOCK" -- true
-	one_line 'sentinel-user= needs sentinel-password-file='
+	one_line "user 'default' without a password"
 	# and a user of the master
 	permit "$M_PORT"
 	"$DLOCK" run -b "redis+sentinel://jobs:PASSWORD@${URI#*//}?sentinel-password-file=$T/password" "$LOCK" -- true

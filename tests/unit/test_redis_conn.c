@@ -12,9 +12,9 @@
 #include "unit.h"
 
 #define LARGE "server: sends a reply that is too large"
-#define ODD "server: does not speak the Redis protocol (with TLS rediss:)"
+#define ODD "server: does not speak the Redis protocol (" REDIS_TLS_HINT ")"
 
-static const struct redis_address address = { .label = "server", .tls.on = "with TLS rediss:" };
+static const struct redis_address address = { .label = "server", .at.port = 1 };
 
 /* Begins a connection, and returns the server's end. */
 static int connect_pair(struct redis_conn *conn)

@@ -30,10 +30,12 @@
  * Other programs wake nobody. While one of them holds the lock, the first in the queue tries about
  * every 250 ms.
  */
+#include <errno.h>
 #include <hiredis/hiredis.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/un.h>
 
 #include "base/error.h"
 #include "base/memory.h"
@@ -42,7 +44,8 @@
 
 /* ---- addresses ---- */
 
-#define DEFAULT_PORT 6379
+#define REDIS_PORT 6379
+#define SENTINEL_PORT 26379
 
 static int read_endpoint(struct redis_endpoint *endpoint, const struct uri *uri,
 			 const struct uri_host *host, uint16_t default_port, struct error *err)
@@ -65,6 +68,18 @@ static int read_db(struct redis_address *address, const char *text, struct error
 	if (text_is_digit(text[0]) && !*end && address->db <= 100000)
 		return 0;
 	return error_set(err, ERROR_USAGE, 0, "redis: '%s' is not the number of a database", text);
+}
+
+int redis_address_tcp(struct redis_address *address, const struct uri *uri,
+		      const struct uri_host *host, struct error *err)
+{
+	struct redis_endpoint endpoint = { .port = 0 };
+
+	if ((uri->path[0] && read_db(address, uri->path + 1, err)) ||
+	    read_endpoint(&endpoint, uri, host, REDIS_PORT, err))
+		return -1;
+	redis_address_move(address, &endpoint);
+	return 0;
 }
 
 /* ---- TLS, user and password ---- */
@@ -109,14 +124,9 @@ static int read_tls_params(struct redis_tls *tls, const struct uri *uri, struct 
  */
 static int read_tls(struct redis_address *address, const struct uri *uri, struct error *err)
 {
-	static const char *const params[] = { REDIS_TLS_PARAMS, NULL };
-	const bool rediss = !strcmp(uri->scheme, "rediss");
-	const bool by_scheme = rediss || !strcmp(uri->scheme, "redis");
+	static const char *const params[] = { REDIS_TLS_PARAMS, "sentinel-tls", NULL };
 
-	address->tls.on = by_scheme ? "with TLS the scheme is rediss:" : "with TLS add ?tls=yes";
-	address->tls.off = by_scheme ? "without TLS the scheme is redis:"
-				     : "without TLS drop ?tls=yes";
-	if (uri_param_flag(uri, "tls", rediss, &address->encrypted, err))
+	if (uri_param_flag(uri, "tls", !strcmp(uri->scheme, "rediss"), &address->encrypted, err))
 		return -1;
 	for (const char *const *name = params; *name && !address->encrypted; name++)
 		if (uri_param(uri, *name))
@@ -130,53 +140,43 @@ static int read_tls(struct redis_address *address, const struct uri *uri, struct
 	return address->encrypted ? read_tls_params(&address->tls, uri, err) : 0;
 }
 
+static int read_login(struct redis_address *address, const struct uri *uri, const char *user,
+		      const char *password, struct error *err)
+{
+	address->user = memory_copy(user && user[0] ? user : NULL);
+	address->password = memory_copy(password);
+	if (address->user && !password)
+		return error_set(err, ERROR_USAGE, 0, "%s: user '%s' without a password",
+				 uri->scheme, user);
+	return read_tls(address, uri, err);
+}
+
 int redis_address_read(struct redis_address *address, const struct uri *uri, struct error *err)
 {
-	if (read_tls(address, uri, err))
-		return -1;
-	if (uri->user && uri->user[0])
-		address->user = memory_copy(uri->user);
-	address->password = memory_copy(uri->password);
-	if (address->user && !uri->password)
-		return error_set(err, ERROR_USAGE, 0, "redis: user '%s' without a password",
-				 address->user);
-	return 0;
+	return read_login(address, uri, uri->user, uri->password, err);
 }
 
 /* ---- each scheme ---- */
 
-int redis_address_tcp(struct redis_address *address, const struct uri *uri,
-		      const struct uri_host *host, struct error *err)
-{
-	struct redis_endpoint endpoint = { .port = 0 };
-
-	if ((uri->path[0] && read_db(address, uri->path + 1, err)) ||
-	    read_endpoint(&endpoint, uri, host, DEFAULT_PORT, err))
-		return -1;
-	redis_address_move(address, &endpoint);
-	return 0;
-}
-
 static int read_host(struct redis_client *client, const struct uri *uri, struct error *err)
 {
-	if (uri->host_count == 1)
-		return redis_address_tcp(&client->servers[0].address, uri, uri->hosts, err);
-	return error_set(err, ERROR_USAGE, 0, "%s: %s: write %s://HOST[:PORT][/DB]", uri->scheme,
-			 uri->host_count ? "one host is wanted, and there are more"
-					 : "there is no host", uri->scheme);
+	return redis_address_tcp(&client->servers[0].address, uri, uri->hosts, err);
 }
 
 static int read_socket(struct redis_client *client, const struct uri *uri, struct error *err)
 {
-	struct redis_address *address = &client->servers[0].address;
+	struct redis_server *server = &client->servers[0];
+	struct sockaddr_un *to = (struct sockaddr_un *)&server->found[0].address;
 
-	if (uri->host_count || !uri->path[0])
-		return error_set(err, ERROR_USAGE, 0,
-				 "redis+unix: there is no path of a socket: write "
-				 "redis+unix:///PATH[?db=N]");
-	address->unix_path = memory_copy(uri->path);
-	snprintf(address->label, sizeof(address->label), "redis %.100s", uri->path);
-	return read_db(address, uri_param(uri, "db"), err);
+	if (strlen(uri->path) >= sizeof(to->sun_path))
+		return error_set(err, ERROR_USAGE, ENAMETOOLONG, "%s: '%.120s'", uri->scheme,
+				 uri->path);
+	*to = (struct sockaddr_un){ .sun_family = AF_UNIX };
+	strcpy(to->sun_path, uri->path);
+	server->found[0].length = sizeof(*to);
+	server->found_count = 1;
+	snprintf(server->address.label, sizeof(server->address.label), "redis %.100s", uri->path);
+	return read_db(&server->address, uri_param(uri, "db"), err);
 }
 
 /* Make the route, which begins at the hosts of uri. */
@@ -186,10 +186,6 @@ static int read_route(struct redis_client *client, const struct uri *uri, uint16
 	struct redis_route *route = memory_new(1, sizeof(*route));
 
 	client->route = route;
-	if (!uri->host_count)
-		return error_set(err, ERROR_USAGE, 0,
-				 "%.32s: there is no host: write %.32s://HOST[:PORT][,HOST...]",
-				 uri->scheme, uri->scheme);
 	route->endpoints = memory_new(uri->host_count, sizeof(route->endpoints[0]));
 	route->count = uri->host_count;
 	for (size_t i = 0; i < route->count; i++)
@@ -200,7 +196,7 @@ static int read_route(struct redis_client *client, const struct uri *uri, uint16
 
 static int read_cluster(struct redis_client *client, const struct uri *uri, struct error *err)
 {
-	if (read_route(client, uri, DEFAULT_PORT, err))
+	if (read_route(client, uri, REDIS_PORT, err))
 		return -1;
 	client->servers[0].address.cluster = client->route->cluster = true;
 	if (!uri->path[0] || !uri->path[1])
@@ -211,80 +207,64 @@ static int read_cluster(struct redis_client *client, const struct uri *uri, stru
 			 uri->path);
 }
 
-/* Read "/MASTER" or "/MASTER/DB". */
-static int read_master(struct redis_client *client, const char *path, struct error *err)
-{
-	const char *name = path[0] ? path + 1 : path;
-	const size_t length = strcspn(name, "/");
-
-	if (!length)
-		return error_set(err, ERROR_USAGE, 0,
-				 "redis+sentinel: the name of the master is "
-				 "missing: redis+sentinel://HOST[:PORT][,HOST...]/MASTER[/DB]");
-	client->route->master = memory_copy_part(name, length);
-	return name[length] ? read_db(&client->servers[0].address, name + length + 1, err) : 0;
-}
-
-/* Read the login and the TLS of the sentinels: that of the servers, unless ?sentinel-tls=no. */
-static int read_sentinel_login(struct redis_address *address, const struct uri *uri,
-			       struct error *err)
-{
-	const bool is_given = uri_param(uri, "sentinel-tls");
-	bool wanted;
-
-	address->user = memory_copy(uri_param(uri, "sentinel-user"));
-	address->password = memory_copy(uri->sentinel_password);
-	if (address->user && !address->password)
-		return error_set(err, ERROR_USAGE, 0,
-				 "redis+sentinel: sentinel-user= needs sentinel-password-file=");
-	if (read_tls(address, uri, err) || uri_param_flag(uri, "sentinel-tls", true, &wanted, err))
-		return -1;
-	if (is_given && !address->encrypted)
-		return error_set(err, ERROR_USAGE, 0,
-				 "redis+sentinel: ?sentinel-tls= is for TLS: add tls=yes");
-	address->encrypted &= wanted;
-	address->tls.off = "without TLS add ?sentinel-tls=no";
-	if (is_given)
-		address->tls.on = "with TLS drop ?sentinel-tls=no";
-	return 0;
-}
-
+/* The path is "/MASTER" or "/MASTER/DB". The sentinels have a login of their own. */
 static int read_sentinel(struct redis_client *client, const struct uri *uri, struct error *err)
 {
-	struct redis_client *sentinel;
+	struct redis_address *master = &client->servers[0].address, *sentinel;
+	const char *name = uri->path + 1, *db = name + strcspn(name, "/");
+	bool encrypted;
 
-	if (read_route(client, uri, 26379, err))
+	if (read_route(client, uri, SENTINEL_PORT, err))
 		return -1;
-	client->servers[0].address.master = true;
-	sentinel = client->route->sentinel = memory_new(1, sizeof(*sentinel));
-	redis_client_init(sentinel, 1);
-	sentinel->servers[0].address.sentinel = true;
-	return read_sentinel_login(&sentinel->servers[0].address, uri, err) ||
-			       read_master(client, uri->path, err)
-		       ? -1
-		       : 0;
+	client->route->master = memory_copy_part(name, (size_t)(db - name));
+	client->route->sentinel = memory_new(1, sizeof(*client));
+	redis_client_init(client->route->sentinel, 1);
+	sentinel = &client->route->sentinel->servers[0].address;
+	master->master = sentinel->sentinel = true;
+	if (read_login(sentinel, uri, uri_param(uri, "sentinel-user"), uri->sentinel_password,
+		       err) ||
+	    uri_param_flag(uri, "sentinel-tls", true, &encrypted, err))
+		return -1;
+	sentinel->encrypted &= encrypted;
+	return *db ? read_db(master, db + 1, err) : 0;
 }
 
 /* The parameters of locks, for all kinds of URIs. */
 #define LOCK_PARAMS "prefix", "replicas", "dialect", "lock", "watchdog"
 
-/* The known parameters of each scheme, and the reader of its URIs. */
+/* What the URIs of each scheme have, and their reader. */
 static const struct kind {
-	const char *scheme;
+	const char *scheme, *form;
+	size_t most_hosts;		/* 0: a path instead */
+	bool wants_path;
 	int (*read)(struct redis_client *client, const struct uri *uri, struct error *err);
-	const char *known[20];
+	const char *known[20];		/* parameters */
 } kinds[] = {
-	{ "redis", read_host, { LOCK_PARAMS, URI_COMMON_PARAMS, NULL } },
-	{ "rediss", read_host, { LOCK_PARAMS, REDIS_TLS_PARAMS, URI_COMMON_PARAMS, NULL } },
-	{ "redis+unix", read_socket, { LOCK_PARAMS, "db", URI_COMMON_PARAMS, NULL } },
-	{ "redis+sentinel",
+	{ "redis", "redis://HOST[:PORT][/DB]", 1, false,
+	  read_host, { LOCK_PARAMS, URI_COMMON_PARAMS, NULL } },
+	{ "rediss", "rediss://HOST[:PORT][/DB]", 1, false,
+	  read_host, { LOCK_PARAMS, REDIS_TLS_PARAMS, URI_COMMON_PARAMS, NULL } },
+	{ "redis+unix", "redis+unix:///PATH[?db=N]", 0, true,
+	  read_socket, { LOCK_PARAMS, "db", URI_COMMON_PARAMS, NULL } },
+	{ "redis+sentinel", "redis+sentinel://HOST[:PORT][,HOST...]/MASTER[/DB]", SIZE_MAX, true,
 	  read_sentinel,
 	  { LOCK_PARAMS, "sentinel-user", "sentinel-password-file", "sentinel-tls", "tls",
 	    REDIS_TLS_PARAMS, URI_COMMON_PARAMS, NULL } },
-	{ "redis+cluster",
-	  read_cluster,
-	  { LOCK_PARAMS, "tls", REDIS_TLS_PARAMS, URI_COMMON_PARAMS, NULL } },
+	{ "redis+cluster", "redis+cluster://HOST[:PORT][,HOST...]", SIZE_MAX, false,
+	  read_cluster, { LOCK_PARAMS, "tls", REDIS_TLS_PARAMS, URI_COMMON_PARAMS, NULL } },
 };
+
+/* Does uri have the hosts and the path that its scheme wants? Returns 0, or -1 and sets *err. */
+static int check_form(const struct kind *kind, const struct uri *uri, struct error *err)
+{
+	if (uri->host_count > kind->most_hosts || (kind->most_hosts && !uri->host_count))
+		return error_set(err, ERROR_USAGE, 0, "%s: wrong number of hosts (%zu): write %s",
+				 kind->scheme, uri->host_count, kind->form);
+	if (kind->wants_path && strspn(uri->path, "/") == strlen(uri->path))
+		return error_set(err, ERROR_USAGE, 0, "%s: the path is missing: write %s",
+				 kind->scheme, kind->form);
+	return 0;
+}
 
 /* More than any server has, and within the range of WAIT. */
 #define MOST_REPLICAS 1000
@@ -308,7 +288,8 @@ static int read_uri(struct redis_client *client, const struct uri *uri, struct e
 	while (strcmp(kind->scheme, uri->scheme) != 0)
 		kind++;
 	client->prefix = memory_copy(prefix ? prefix : REDIS_PREFIX);
-	return uri_check_params(uri, kind->known, err) || kind->read(client, uri, err) ||
+	return uri_check_params(uri, kind->known, err) || check_form(kind, uri, err) ||
+			       kind->read(client, uri, err) ||
 			       redis_address_read(&client->servers[0].address, uri, err) ||
 			       redisson_read(client, uri, err) || read_replicas(client, uri, err)
 		       ? -1

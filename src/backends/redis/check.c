@@ -51,10 +51,8 @@ static void report_rules(const struct rule *rules, size_t count, struct findings
 static void report_facts(const struct redis_address *address, char facts[static FACTS][32],
 			 const struct error *err, struct findings *findings)
 {
-	static const char encrypt[] = "encrypt it (TLS, see dlock-redis(7)), or use a private "
-				      "network";
 	const bool limited = strcmp(facts[LIMIT], "0") != 0, durable = facts[AOF][0] == '1';
-	const bool local = net_is_local(address->unix_path ? NULL : address->at.host);
+	const bool local = net_is_local(address->at.port ? address->at.host : NULL);
 	const long replicas = strtol(facts[REPLICAS], NULL, 10);
 	const struct rule rules[] = {
 		{ "transport", address->encrypted && !address->tls.insecure, FINDING_OK,
@@ -64,11 +62,9 @@ static void report_facts(const struct redis_address *address, char facts[static 
 		  "encrypted, but any server would do: the certificate is not verified", "", "",
 		  "name the authority that signed the certificate with ?ca=, and drop "
 		  "?insecure=yes" },
-		{ "transport", address->password, FINDING_WARNING,
-		  "not encrypted: tokens and the password can be read on the way", "", "",
-		  encrypt },
-		{ "transport", true, FINDING_NOTE, "not encrypted: tokens can be read on the way",
-		  "", "", encrypt },
+		{ "transport", true, address->password ? FINDING_WARNING : FINDING_NOTE,
+		  "not encrypted: tokens and passwords can be read on the way", "", "",
+		  "encrypt it (TLS, see dlock-redis(7)), or use a private network" },
 		{ "info", !facts[VERSION][0], FINDING_WARNING, "cannot be read: ", err->message, "",
 		  "allow INFO, to have version, role, persistence and memory checked" },
 		{ "version", strtol(facts[VERSION], NULL, 10) < 5, FINDING_ERROR, "Redis ",
@@ -179,10 +175,8 @@ static void check_node(struct redis_client *client, size_t which, struct finding
 	if (reply && reply->type == REDIS_REPLY_STRING)
 		redis_info_field(reply->str, "cluster_state", state, sizeof(state));
 	if (!reply)
-		findings_add(findings, FINDING_WARNING, "node", err.kind == ERROR_REFUSED
-			     ? "allow CLUSTER INFO, to have the cluster checked"
-			     : "repair this node, or take it out of the URI",
-			     "%.200s", err.message);
+		findings_add(findings, FINDING_WARNING, "node", "repair this node, or take it out "
+			     "of the URI; it must allow CLUSTER INFO", "%.200s", err.message);
 	else if (!strcmp(state, "ok"))
 		findings_add(findings, FINDING_OK, "node", NULL, "%.120s: cluster_state is ok",
 			     name);

@@ -8,7 +8,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
-#include <sys/un.h>
 #include <unistd.h>
 
 #include "base/clock.h"
@@ -79,27 +78,16 @@ void redis_server_leave(struct redis_server *server)
 
 /* ---- connecting ---- */
 
-/* Write the one address of a Unix socket. */
-static int make_socket_address(const char *path, struct net_address *address, struct error *err)
-{
-	struct sockaddr_un *to = (struct sockaddr_un *)&address->address;
-
-	if (strlen(path) >= sizeof(to->sun_path))
-		return error_set(err, ERROR_USAGE, ENAMETOOLONG, "socket path");
-	*to = (struct sockaddr_un){ .sun_family = AF_UNIX };
-	strcpy(to->sun_path, path);
-	address->length = sizeof(*to);
-	return 1;
-}
-
-/* Look up the server, and keep its old addresses if the name is not found. */
+/*
+ * Look up the server, and keep its old addresses if the name is not found. A Unix socket has its
+ * address already.
+ */
 static void look_up(struct redis_server *server)
 {
-	const struct redis_address *address = &server->address;
+	const struct redis_endpoint *at = &server->address.at;
 	struct net_address found[NET_ADDRESSES];
-	const int count = address->unix_path
-		? make_socket_address(address->unix_path, found, &server->unresolved)
-		: net_resolve(address->at.host, address->at.port, found, &server->unresolved);
+	const int count = at->port ? net_resolve(at->host, at->port, found, &server->unresolved)
+				   : 0;
 
 	if (count < 1)
 		return;
@@ -437,16 +425,9 @@ int redis_round(struct redis_client *client, const struct redis_call *call, stru
 }
 
 /*
- * Is the error of a the better reason? A refusal is best, and a missing answer last, because a
- * round may end before the server's time is over.
+ * The best reason is a refusal. The last one is a missing answer, because a round may end before
+ * the server's time is over.
  */
-static bool is_better_reason(const struct redis_server *a, const struct redis_server *b)
-{
-	if (!b || (a->error.kind == ERROR_REFUSED) != (b->error.kind == ERROR_REFUSED))
-		return !b || a->error.kind == ERROR_REFUSED;
-	return b->state == SERVER_ASKED;
-}
-
 int redis_no_majority(const struct redis_client *client, int answered, struct error *err)
 {
 	const struct redis_server *why = NULL;
@@ -462,7 +443,8 @@ int redis_no_majority(const struct redis_client *client, int answered, struct er
 			return -1;
 		}
 		refused += server->error.kind == ERROR_REFUSED;
-		if (server->error.kind != ERROR_NONE && is_better_reason(server, why))
+		if (server->error.kind != ERROR_NONE &&
+		    (!why || why->state == SERVER_ASKED || server->error.kind == ERROR_REFUSED))
 			why = server;
 	}
 	return error_set(err, refused > client->count - client->quorum ? ERROR_REFUSED
@@ -486,7 +468,7 @@ int redis_reach(struct redis_client *client, int64_t limit_ms, struct error *err
 		return 0;
 	look_up(server);
 	left = server->found_count > 0 ? server->found_count : 1;
-	if (server->address.unix_path || net_is_local(server->address.at.host))
+	if (net_is_local(server->address.at.host))
 		left = 1;
 	do {
 		call.timeout_ms = (until_ms - clock_boot_ms()) / left + 1;

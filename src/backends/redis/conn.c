@@ -113,7 +113,6 @@ void redis_address_finish(struct redis_address *address)
 {
 	memory_free_secret(address->password);
 	free(address->user);
-	free(address->unix_path);
 	free(address->tls.ca);
 	free(address->tls.cert);
 	free(address->tls.key);
@@ -158,7 +157,7 @@ static ssize_t write_some(struct redis_conn *conn, struct error *err)
 /* ---- the bounds of a reply ---- */
 
 /*
- * hiredis keeps a reply in memory until it is complete. A lock with 50,000 waiters fits. A keeper
+ * hiredis keeps a reply in memory until it is complete. A lock with 40,000 waiters fits. A keeper
  * that reads such a reply takes less than 64 MiB. Error texts and INFO are the longest items.
  */
 #define MOST_BYTES (16 << 20)
@@ -283,21 +282,16 @@ void redis_conn_begin(struct redis_conn *conn, int fd, bool subscriber)
 /* A server without TLS reads the handshake as the beginning of a long command, and waits. */
 void redis_conn_silent(const struct redis_conn *conn, struct error *err)
 {
-	const struct redis_address *address = conn->address;
-
-	if (address->encrypted && !conn->greeted && conn->wanted == POLLIN)
-		error_set(err, ERROR_UNAVAILABLE, ETIMEDOUT, "%s: no answer to the TLS handshake, "
-			  "as from a server without TLS (%s)", address->label, address->tls.off);
-	else
-		error_set(err, ERROR_UNAVAILABLE, ETIMEDOUT, "%s: %s", address->label,
-			  !conn->greeted && conn->wanted == POLLOUT ? "cannot connect"
-								    : "no answer");
+	error_set(err, ERROR_UNAVAILABLE, ETIMEDOUT, "%s: %s", conn->address->label,
+		  conn->greeted ? "no answer" : conn->wanted == POLLOUT ? "cannot connect" :
+		  "no answer to the TLS handshake, as from a server without TLS ("
+		  REDIS_TLS_HINT ")");
 }
 
 /* Has the server sent no reply yet, without TLS? */
 static bool is_first_contact(const struct redis_conn *conn)
 {
-	return !conn->received && !conn->address->encrypted && !conn->address->unix_path;
+	return !conn->received && !conn->address->encrypted && conn->address->at.port;
 }
 
 /*
@@ -310,8 +304,8 @@ static void report_ended(const struct redis_conn *conn, struct error *err)
 
 	if (closed && is_first_contact(conn))
 		error_set(err, ERROR_UNAVAILABLE, 0, "%s: closed the connection without an answer, "
-			  "like a server that requires TLS (%s)", conn->address->label,
-			  conn->address->tls.on);
+			  "like a server that requires TLS (" REDIS_TLS_HINT ")",
+			  conn->address->label);
 	else
 		error_prefix(err, "%s", conn->address->label);
 }
@@ -394,12 +388,10 @@ static int parse_reply(struct redis_conn *conn, redisReply **reply, struct error
 	if (failed && conn->reader->err == REDIS_ERR_OOM)
 		memory_exit();
 	/* A server that wants TLS sends an alert to a client without it. */
-	if (failed && is_first_contact(conn))
-		return error_set(err, ERROR_UNAVAILABLE, 0, "%s: does not speak the Redis protocol "
-				 "(%s)", conn->address->label, conn->address->tls.on);
 	if (failed)
-		return error_set(err, ERROR_UNAVAILABLE, 0, "%s: does not speak the Redis protocol",
-				 conn->address->label);
+		return error_set(err, ERROR_UNAVAILABLE, 0, "%s: does not speak the Redis "
+				 "protocol%s", conn->address->label,
+				 is_first_contact(conn) ? " (" REDIS_TLS_HINT ")" : "");
 	if (next) {
 		conn->received = true;
 		conn->bytes = conn->reader->len - conn->reader->pos;

@@ -35,8 +35,7 @@ struct redis_address {
 	bool sentinel;
 	bool cluster;		/* a node of a cluster, whose MOVED is followed */
 	bool age;		/* ask for the age of the server with the first request */
-	struct redis_endpoint at;	/* without a host: a Unix socket, or not known yet */
-	char *unix_path;
+	struct redis_endpoint at;	/* port 0: a Unix socket, or not known yet */
 	char *user;		/* NULL: none */
 	char *password;		/* NULL: none */
 	long db;

@@ -20,6 +20,9 @@
 struct error;
 struct redis_tls_session;
 
+/* For messages about a server that has TLS where the URI has none, or the other way round. */
+#define REDIS_TLS_HINT "TLS is chosen by rediss: or ?tls=yes, and for sentinels by ?sentinel-tls="
+
 /* Parameters of TLS. */
 struct redis_tls {
 	char *ca;		/* file or directory of authorities; NULL: those of the system */
@@ -27,7 +30,6 @@ struct redis_tls {
 	char *key;		/* file with its key */
 	char *name;		/* the name that the certificate must have; NULL: the host */
 	bool insecure;		/* verify nothing */
-	const char *on, *off;	/* for messages: how a URI turns TLS on and off */
 };
 
 struct redis_tls_module {

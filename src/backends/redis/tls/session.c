@@ -53,7 +53,7 @@ static int check_path(const char *path, const char *parameter, bool *is_director
 
 static const char *get_reason(void)
 {
-	const char *text = ERR_reason_error_string(ERR_peek_last_error());
+	const char *text = ERR_reason_error_string(ERR_peek_error());
 
 	return text ? text : "no reason given";
 }
@@ -145,19 +145,14 @@ static SSL_CTX *get_context(const struct redis_tls *tls, struct error *err)
 static void explain_verification(const struct redis_tls_session *session, long result,
 				 struct error *err)
 {
-	const char *text = X509_verify_cert_error_string(result);
-
 	if (result == X509_V_ERR_HOSTNAME_MISMATCH || result == X509_V_ERR_IP_ADDRESS_MISMATCH)
 		error_set(err, ERROR_REFUSED, 0, "the server's certificate is not for '%.200s'; if "
 			  "the server is right, name it as its certificate does, with ?sni=",
 			  session->host);
-	else if (result == X509_V_ERR_CERT_HAS_EXPIRED ||
-		 result == X509_V_ERR_CERT_NOT_YET_VALID)
-		error_set(err, ERROR_REFUSED, 0, "the server's certificate is not valid today: %s",
-			  text);
 	else
-		error_set(err, ERROR_REFUSED, 0, "the server's certificate is not trusted here "
-			  "(%s); an authority to trust is named by ?ca=FILE", text);
+		error_set(err, ERROR_REFUSED, 0, "the server's certificate is not accepted here "
+			  "(%s); an authority to trust is named by ?ca=FILE",
+			  X509_verify_cert_error_string(result));
 }
 
 /*
@@ -169,22 +164,20 @@ static void explain_failure(const struct redis_tls_session *session, struct erro
 	const long verified = SSL_get_verify_result(session->ssl);
 	const unsigned long code = ERR_peek_error();
 	const int reason = ERR_GET_REASON(code), alert = reason - SSL_AD_REASON_OFFSET;
-	const char *text = ERR_reason_error_string(code);
 
 	/* The first bytes of another protocol. */
 	if (reason == SSL_R_WRONG_VERSION_NUMBER)
-		error_set(err, ERROR_UNAVAILABLE, 0, "the server does not speak TLS (%s)",
-			  session->tls->off);
+		error_set(err, ERROR_UNAVAILABLE, 0,
+			  "the server does not speak TLS (" REDIS_TLS_HINT ")");
 	else if (reason == SSL_R_CERTIFICATE_VERIFY_FAILED && verified != X509_V_OK)
 		explain_verification(session, verified, err);
 	else if (ERR_GET_LIB(code) != ERR_LIB_SSL || alert <= 0 || alert == SSL_AD_INTERNAL_ERROR)
-		error_set(err, ERROR_UNAVAILABLE, 0, "TLS failed: %s",
-			  text ? text : "no reason given");
+		error_set(err, ERROR_UNAVAILABLE, 0, "TLS failed: %s", get_reason());
 	else
 		error_set(err, ERROR_REFUSED, 0, "the server refuses the TLS handshake, perhaps "
 			  "because it %s (%s)", session->tls->cert
 			  ? "rejects the certificate of ?cert="
-			  : "wants a certificate: ?cert=FILE&key=FILE", text);
+			  : "wants a certificate: ?cert=FILE&key=FILE", get_reason());
 }
 
 /* ---- opening */
