@@ -89,21 +89,11 @@ end
 -- ---- waiters that replace older ones
 
 -- The queued_at, token and text of the newest one. The key seldom exists, so it is not in KEYS: in
--- a cluster, a script with a missing key in KEYS is refused while its slot moves.
+-- a cluster, a script with a missing key in KEYS is refused while its slot moves. It outlives the
+-- queue, because an older waiter may be back after a lost connection.
 local newest = (string.gsub(fence, ':fence$', ':newest'))
-local function newest_one()
-  local at_us, who, text = string.match(redis.call('GET', newest) or '', '^(%d+) (%w+) (.*)$')
-  return tonumber(at_us or '0'), who, text
-end
 
--- Later than all that came before, even when this server's clock was set back.
-local function stamp(replaces)
-  return math.max(last_place() + 1, replaces and newest_one() + 1 or 0, now_us)
-end
-
--- Outlives the queue, because an older waiter may be back after a lost connection.
 local function become_newest(queued_at, text)
-  if newest_one() >= queued_at then return end
   redis.call('SET', newest, table.concat({digits(queued_at), token, text}, ' '), 'EX',
              FENCE_SECONDS)
   for _, who in ipairs(all_waiters()) do
@@ -138,12 +128,15 @@ end
 
 local function acquire(ms, wanted, text, queued_at, least, options)
   local came, mine, in_order = tonumber(queued_at), own_mode(), least == '0'
-  local replaces, enqueues = string.find(options, 'r'), string.find(options, 'e')
+  local replaces, enqueues = not mine and string.find(options, 'r'), string.find(options, 'e')
   -- A waiter may try when the memory is full.
   if redis.call('HGET', waiters, token) then keep_fence() end
   if other_slots(wanted) then return {2, other_slots(wanted)} end
-  if replaces and not mine then
-    local newest_at, who, its_text = newest_one()
+  local newest_at = 0
+  if replaces then
+    local at_us, who, its_text = string.match(redis.call('GET', newest) or '',
+                                              '^(%d+) (%w+) (.*)$')
+    newest_at = tonumber(at_us or '0')
     if came > 0 and newest_at >= came and who ~= token then
       leave(token)
       return {3, its_text}
@@ -151,8 +144,9 @@ local function acquire(ms, wanted, text, queued_at, least, options)
   end
   local first, ahead = head(), -1
   local takes = mine or room(wanted) and (not in_order or not first or first == token)
-  if came == 0 and (replaces or enqueues) then came = stamp(replaces) end
-  if replaces and not mine and (takes or enqueues) then become_newest(came, text) end
+  -- Later than all that came before, even when this server's clock was set back.
+  if came == 0 and options ~= '' then came = math.max(last_place() + 1, newest_at + 1, now_us) end
+  if replaces and (takes or enqueues) and newest_at < came then become_newest(came, text) end
   if takes then return take(mine, mine or wanted, ms, text, least) end
   if enqueues then
     ahead = enqueue(digits(came))
