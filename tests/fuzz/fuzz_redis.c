@@ -28,8 +28,7 @@ static void take_route_apart(const redisReply *reply)
 	redis_address_move(from, &(struct redis_endpoint){ .host = "h", .port = 1 });
 	if (reply->type == REDIS_REPLY_ERROR)
 		redis_after_error(client, reply->str);
-	INVARIANT(redis_cluster_endpoint(client->route)->port &&
-		  redis_cluster_endpoint(client->route)->host[0]);
+	INVARIANT(client->route->target.port && client->route->target.host[0]);
 	if (redis_read_masters(reply, &from->at, &places, &count)) {
 		for (size_t i = 0; i < count; i++)
 			INVARIANT(places[i].port && places[i].host[0]);

@@ -75,8 +75,8 @@ static void test_redirect(void)
 		CHECK_INT(pause_ms, rows[i].port ? rows[i].pause_ms : REDIS_ROUTE_ENDS);
 		CHECK_INT(route->asking, rows[i].asking);
 		if (rows[i].port) {
-			CHECK_STR(redis_cluster_endpoint(route)->host, rows[i].host);
-			CHECK_INT(redis_cluster_endpoint(route)->port, rows[i].port);
+			CHECK_STR(route->target.host, rows[i].host);
+			CHECK_INT(route->target.port, rows[i].port);
 		}
 		close_route();
 	}
@@ -87,19 +87,19 @@ static void test_lost(void)
 	struct redis_route *route = open_route("redis+cluster://h1,h2:7000");
 
 	unit_case("each node of the URI gets a chance, and the first one two");
-	CHECK_STR(redis_cluster_endpoint(route)->host, "h1");
+	CHECK_STR(route->target.host, "h1");
 	CHECK_INT(redis_after_loss(route), 0);
-	CHECK_STR(redis_cluster_endpoint(route)->host, "h2");
+	CHECK_STR(route->target.host, "h2");
 	CHECK_INT(redis_after_loss(route), REDIS_ROUTE_PAUSE_MS);
-	CHECK_STR(redis_cluster_endpoint(route)->host, "h1");
+	CHECK_STR(route->target.host, "h1");
 	CHECK_INT(redis_after_loss(route), REDIS_ROUTE_ENDS);
 
 	unit_case("a node that the others name does not count, and they are asked again");
 	CHECK_INT(redirect_to("ASK 1 h9:1"), 0);
-	CHECK_STR(redis_cluster_endpoint(route)->host, "h9");
+	CHECK_STR(route->target.host, "h9");
 	CHECK(redis_after_loss(route) != REDIS_ROUTE_ENDS);
 	CHECK(!route->asking);
-	CHECK(strcmp(redis_cluster_endpoint(route)->host, "h9") != 0);
+	CHECK(strcmp(route->target.host, "h9") != 0);
 
 	unit_case("nodes that send on to each other are not asked without a pause for ever");
 	for (int i = 0; i < 20; i++)

@@ -191,6 +191,7 @@ static int read_route(struct redis_client *client, const struct uri *uri, uint16
 	for (size_t i = 0; i < route->count; i++)
 		if (read_endpoint(&route->endpoints[i], uri, &uri->hosts[i], default_port, err))
 			return -1;
+	route->target = route->endpoints[0];
 	return 0;
 }
 

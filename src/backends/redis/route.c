@@ -57,7 +57,7 @@ static void go_to(struct redis_client *client, const struct redis_endpoint *endp
 
 /* ---- Sentinel ---- */
 
-/* The answer is [host, port], both strings, or nil for a master that the sentinel does not watch. */
+/* The answer is [host, port], both strings; nil for a master that the sentinel does not watch. */
 int redis_sentinel_ask(struct redis_client *client, size_t which, int64_t limit_ms,
 		       struct redis_endpoint *endpoint, struct error *err)
 {
@@ -79,7 +79,8 @@ int redis_sentinel_ask(struct redis_client *client, size_t which, int64_t limit_
 				   sentinel->servers[0].address.label, route->master);
 	else if (!redis_has_shape(reply, "ss") ||
 		 !text_number(reply->element[1]->str, reply->element[1]->len, &port) ||
-		 !redis_endpoint_set(endpoint, reply->element[0]->str, reply->element[0]->len, port))
+		 !redis_endpoint_set(endpoint, reply->element[0]->str, reply->element[0]->len,
+				     port))
 		result = redis_odd(&sentinel->servers[0], err);
 	redis_server_leave(&sentinel->servers[0]);
 	return result;
@@ -126,17 +127,12 @@ static bool is_named(struct redis_client *client, int64_t limit_ms)
 
 /* ---- Cluster ---- */
 
-const struct redis_endpoint *redis_cluster_endpoint(const struct redis_route *route)
-{
-	return route->target.port ? &route->target : &route->endpoints[route->next];
-}
-
 /* Choose the next endpoint. Returns the pause before it, which follows the last one of the URI. */
 static int64_t start_over(struct redis_route *route)
 {
-	route->target.port = 0;
-	route->asking = false;
 	next_endpoint(route);
+	route->target = route->endpoints[route->next];
+	route->asking = false;
 	return route->next ? 0 : REDIS_ROUTE_PAUSE_MS;
 }
 
@@ -210,7 +206,7 @@ static int64_t step_limit(const struct redis_client *client)
 
 int64_t redis_after_loss(struct redis_route *route)
 {
-	if (route->cluster && !route->target.port && route->lost++ == route->count) {
+	if (route->cluster && route->lost++ == route->count) {
 		route->lost = 0;
 		return REDIS_ROUTE_ENDS;
 	}
@@ -248,15 +244,12 @@ int64_t redis_after_error(struct redis_client *client, const char *text)
 static int connect_there(struct redis_client *client, struct error *err)
 {
 	struct redis_route *route = client->route;
-	struct redis_endpoint endpoint;
 
 	if (redis_conn_is_open(&client->servers[0].main))
 		return 0;
-	if (route->cluster)
-		endpoint = *redis_cluster_endpoint(route);
-	else if (locate_master(client, step_limit(client), &endpoint, err))
+	if (!route->cluster && locate_master(client, step_limit(client), &route->target, err))
 		return -1;
-	go_to(client, &endpoint);
+	go_to(client, &route->target);
 	return redis_reach(client, step_limit(client), err);
 }
 
