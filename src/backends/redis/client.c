@@ -2,7 +2,6 @@
 /* Rounds: one request to all servers at once, and their connections: client.h. */
 #include "client.h"
 
-#include <errno.h>
 #include <hiredis/hiredis.h>
 #include <poll.h>
 #include <stdlib.h>
@@ -153,20 +152,28 @@ static int begin_connection(struct redis_server *server, struct redis_conn *conn
 
 /* ---- one server in a round ---- */
 
+/* Append a command whose answer is dropped. */
+static void send_before(struct redis_conn *conn, const char *command, const char *argument)
+{
+	redis_conn_send(conn, (const char *const[]){ command, argument, NULL });
+	conn->ignored++;
+}
+
 /* Append the request to the output. */
 static void send_request(const struct redis_client *client, struct redis_server *server,
 			 const struct redis_call *call, bool as_text)
 {
 	const char *argv[3 + REDIS_KEYS + 3 + REDIS_ARGUMENTS + 4 + 1];
-	char owner[REDIS_OWNER_SIZE], keys[REDIS_DIGITS_SIZE], most[REDIS_DIGITS_SIZE];
+	char owner[REDIS_OWNER_SIZE], keys[TEXT_DIGITS_SIZE], most[TEXT_DIGITS_SIZE];
 	const struct script *script = client->kind ? &script_redisson : &script_plain;
 	struct redis_conn *conn = conn_of(server, call);
 	int argc = 3;
 
-	if (client->route && client->route->asking) {
-		redis_conn_send(conn, (const char *const[]){ "ASKING", NULL });
-		conn->ignored++;
-	}
+	if (client->route && client->route->asking)
+		send_before(conn, "ASKING", NULL);
+	/* For the messages of Redisson in a cluster of Redis 7 or newer. An error does no harm. */
+	if (client->sharded && call->wake)
+		send_before(conn, "SSUBSCRIBE", call->command[call->command[2] ? 2 : 1]);
 	if (call->what) {
 		argv[0] = as_text ? "EVAL" : "EVALSHA";
 		argv[1] = as_text ? script->text : script->sha1;
@@ -222,8 +229,7 @@ static void begin_server(const struct redis_client *client, struct redis_server 
 	if (server->main.ignored < MOST_STALE || (call->what && !strcmp(call->what, "release")))
 		return;
 	server->state = SERVER_FAILED;
-	error_set(&server->error, ERROR_UNAVAILABLE, ETIMEDOUT, "%s: no answer",
-		  server->address.label);
+	redis_conn_silent(&server->main, &server->error);
 }
 
 /*
@@ -467,9 +473,8 @@ int redis_reach(struct redis_client *client, int64_t limit_ms, struct error *err
 	if (redis_conn_is_open(&server->main) && server->main.greeted)
 		return 0;
 	look_up(server);
-	left = server->found_count > 0 ? server->found_count : 1;
-	if (net_is_local(server->address.at.host))
-		left = 1;
+	left = net_is_local(server->address.at.host) || server->found_count < 1
+		? 1 : server->found_count;
 	do {
 		call.timeout_ms = (until_ms - clock_boot_ms()) / left + 1;
 		if (redis_round(client, &call, err))

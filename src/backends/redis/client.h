@@ -58,13 +58,13 @@ struct redis_route {
 	struct redis_endpoint *endpoints;	/* of the URI: sentinels, or nodes of the cluster */
 	size_t count;
 	size_t next;			/* the endpoint to ask next */
+	struct redis_endpoint target;	/* the server to connect to */
 	/* Sentinel: */
 	char *master;
 	struct redis_client *sentinel;	/* for one sentinel at a time */
 	int64_t named_ms;		/* CLOCK_BOOTTIME before the last answered question */
 	/* Cluster: */
-	size_t lost;			/* connections to nodes of the URI, in a row */
-	struct redis_endpoint target;	/* from MOVED or ASK; port 0: none */
+	size_t lost;			/* connections in a row */
 	bool asking;			/* the next request is to follow ASKING */
 	int hops;			/* since the last good reply */
 };
@@ -205,8 +205,7 @@ void redis_server_leave(struct redis_server *server);
 bool redis_server_drain(struct redis_server *server);
 
 /* Write a number that is not negative in decimal digits. Returns buf. */
-#define REDIS_DIGITS_SIZE TEXT_DIGITS_SIZE
-static inline const char *redis_digits(int64_t number, char buf[static REDIS_DIGITS_SIZE])
+static inline const char *redis_digits(int64_t number, char buf[static TEXT_DIGITS_SIZE])
 {
 	text_digits(buf, (uint64_t)number);
 	return buf;
@@ -254,13 +253,11 @@ int redis_sentinel_ask(struct redis_client *client, size_t which, int64_t limit_
 
 /*
  * Returns the pause in ms before another try, after a lost connection. A cluster is given up after
- * a try of each node of the URI, and two of the first one.
+ * a try of each node of the URI, and two of the first one, without a reply.
  */
 int64_t redis_after_loss(struct redis_route *route);
 /* Returns the pause before another try, after an error reply. */
 int64_t redis_after_error(struct redis_client *client, const char *text);
-/* Returns the node of the cluster to connect to. */
-const struct redis_endpoint *redis_cluster_endpoint(const struct redis_route *route);
 /* Read the masters in the reply of the node from to CLUSTER SLOTS. The caller frees *endpoints. */
 bool redis_read_masters(const struct redisReply *reply, const struct redis_endpoint *from,
 			struct redis_endpoint **endpoints, size_t *count);

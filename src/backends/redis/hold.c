@@ -131,7 +131,7 @@ static int await_replicas(struct redis_client *client, int64_t sent_ms, struct e
 {
 	struct redis_server *server = &client->servers[0];
 	const int64_t left_ms = sent_ms + client->base.timeout_ms - clock_boot_ms();
-	char count[REDIS_DIGITS_SIZE], wait[REDIS_DIGITS_SIZE];
+	char count[TEXT_DIGITS_SIZE], wait[TEXT_DIGITS_SIZE];
 	/* The other half is for the answer to arrive. */
 	const char *const command[] = {
 		"WAIT", redis_digits(client->replicas, count),
@@ -181,7 +181,7 @@ enum outcome redis_renew(struct backend *backend, const struct request *request,
 			 struct grant *grant, struct error *err)
 {
 	struct redis_client *client = redis_from_backend(backend);
-	char ttl[REDIS_DIGITS_SIZE];
+	char ttl[TEXT_DIGITS_SIZE];
 	struct redis_call call = {
 		.what = "renew", .token = request->token,
 		.arguments = { redis_digits(request->ttl_ms, ttl),
@@ -219,44 +219,10 @@ static int count_listening(const struct redis_client *client)
 	return count;
 }
 
-static bool is_listening(const struct redis_client *client)
-{
-	return count_listening(client) > 0;
-}
-
 static void stop_listening(struct redis_client *client)
 {
 	for (int i = 0; i < client->count; i++)
 		redis_conn_close(&client->servers[i].wake);
-}
-
-/*
- * Redis has sharded messages from version 7 on. If the slot has moved to another node, the next try
- * listens there.
- */
-static bool has_no_shards(const redisReply *reply)
-{
-	return reply && reply->type == REDIS_REPLY_ERROR &&
-	       (strstr(reply->str, "unknown command") || !strncmp(reply->str, "MOVED ", 6));
-}
-
-/* Subscribe at these servers. Returns 0, or -1 and sets *err. */
-static int subscribe_servers(struct redis_client *client, const char *how, const char *own,
-			     unsigned servers, struct error *err)
-{
-	const char *const command[] = { how, own, client->keys[KEY_SHARED], NULL };
-	const struct redis_call call = {
-		.command = command, .wake = true, .servers = servers,
-		.least = client->quorum - count_listening(client),
-	};
-
-	if (redis_round(client, &call, err))
-		return -1;
-	for (int i = 0; i < client->count; i++)
-		if (servers & 1u << i && client->servers[i].state != SERVER_ANSWERED &&
-		    !(client->sharded && has_no_shards(client->servers[i].reply)))
-			redis_conn_close(&client->servers[i].wake);
-	return 0;
 }
 
 /*
@@ -265,23 +231,20 @@ static int subscribe_servers(struct redis_client *client, const char *how, const
  */
 static int listen_servers(struct redis_client *client, const char *owner, struct error *err)
 {
-	unsigned servers = 0;
-	char *own;
-	int failed = 0;
+	char *own = memory_format("%s%s", client->keys[KEY_CHANNEL], owner);
+	const char *const command[] = { "SUBSCRIBE", own, client->keys[KEY_SHARED], NULL };
+	struct redis_call call = { .command = command, .wake = true,
+				   .least = client->quorum - count_listening(client) };
+	int failed;
 
 	for (int i = 0; i < client->count; i++)
 		if (!redis_conn_is_open(&client->servers[i].wake))
-			servers |= 1u << i;
-	if (!servers)
-		return 0;
-	own = memory_format("%s%s", client->keys[KEY_CHANNEL], owner);
-	if (client->sharded)
-		failed = subscribe_servers(client, "SSUBSCRIBE", own, servers, err);
-	if (!failed && (!client->sharded || is_listening(client)))
-		failed = subscribe_servers(client, "SUBSCRIBE", own, servers, err);
+			call.servers |= 1u << i;
+	failed = call.servers ? redis_round(client, &call, err) : 0;
 	free(own);
-	if (failed)
-		stop_listening(client);
+	for (int i = 0; i < client->count; i++)
+		if (call.servers & 1u << i && client->servers[i].state != SERVER_ANSWERED)
+			redis_conn_close(&client->servers[i].wake);
 	if (failed || count_listening(client) >= client->quorum)
 		return failed;
 	return redis_no_majority(client, count_listening(client), err);
@@ -357,7 +320,7 @@ static int64_t receive_wakes(struct redis_client *client)
 int64_t redis_event(struct backend *backend)
 {
 	struct redis_client *client = redis_from_backend(backend);
-	const bool listens = is_listening(client);
+	const bool listens = count_listening(client);
 	bool ended = false;
 
 	for (int i = 0; i < client->count; i++)
@@ -374,8 +337,8 @@ int redis_send_acquire(struct redis_client *client, const struct request *reques
 		       uint64_t least, struct redis_call *call, struct error *err)
 {
 	static const char *const options[2][2] = { { "", "e" }, { "r", "er" } };
-	char ttl[REDIS_DIGITS_SIZE], mode[REDIS_DIGITS_SIZE], queued_at[REDIS_DIGITS_SIZE];
-	char fence[REDIS_DIGITS_SIZE];
+	char ttl[TEXT_DIGITS_SIZE], mode[TEXT_DIGITS_SIZE], queued_at[TEXT_DIGITS_SIZE];
+	char fence[TEXT_DIGITS_SIZE];
 
 	call->what = "acquire";
 	call->token = request->token;
@@ -457,13 +420,13 @@ enum outcome redis_acquire(struct backend *backend, const struct request *reques
 	for (int i = 0; i < client->count; i++)
 		client->servers[i].woken = false;
 	/* Most locks are free: try once before subscribing, unless this token is in the queue. */
-	outcome = attempt(client, request, request->queue && is_listening(client), grant, err);
+	outcome = attempt(client, request, request->queue && count_listening(client), grant, err);
 	if (outcome == OUTCOME_BUSY && request->queue) {
 		/*
 		 * Listen before the next try, so that no message is missed, also where the lock has
 		 * moved to. A waiter whose channel has no listener counts as dead.
 		 */
-		listens = is_listening(client);
+		listens = count_listening(client);
 		redisson_owner(client->kind, request->token, owner);
 		if (listen_servers(client, owner, err))
 			return OUTCOME_ERROR;
@@ -484,7 +447,7 @@ enum outcome redis_release(struct backend *backend, const struct request *reques
 			   struct error *err)
 {
 	struct redis_client *client = redis_from_backend(backend);
-	char keep[REDIS_DIGITS_SIZE];
+	char keep[TEXT_DIGITS_SIZE];
 	struct redis_call call = {
 		.what = "release", .token = request->token,
 		.arguments = { redis_digits(request->keep_ms, keep),

@@ -54,11 +54,6 @@ static const struct redisson_kind kinds[] = {
 	{ .name = "semaphore", .channel = "redisson_sc", .can = BACKEND_SLOTS },
 };
 
-static bool is_fair(const struct redisson_kind *kind)
-{
-	return kind == &kinds[1];
-}
-
 static bool has_permits(const struct redisson_kind *kind)
 {
 	return kind->can == BACKEND_SLOTS;
@@ -141,7 +136,7 @@ void redisson_make_keys(struct redis_client *client)
 					   : "redisson_lock_timeout:%s", braced);
 	if (kind->fence)
 		keys[KEY_FENCE] = memory_format("%s:%s", kind->fence, braced);
-	if (is_fair(kind)) {
+	if (!strcmp(kind->name, "fair")) {
 		keys[KEY_QUEUE] = memory_format("redisson_lock_queue:%s", braced);
 		keys[KEY_CHANNEL] = memory_format("%s:%s:", kind->channel, braced);
 	} else {

@@ -221,7 +221,7 @@ static void back_off(struct redis_client *client, const struct request *request,
 		     const struct ballot *ballot)
 {
 	const uint64_t fence = ballot->equal < ballot->votes.granted ? ballot->fence : 0;
-	char number[REDIS_DIGITS_SIZE];
+	char number[TEXT_DIGITS_SIZE];
 	struct redis_call call = {
 		.what = "release", .token = request->token,
 		.arguments = { "0", "", "1",
