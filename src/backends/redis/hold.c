@@ -433,6 +433,9 @@ enum outcome redis_acquire(struct backend *backend, const struct request *reques
 		if (!listens)
 			outcome = attempt(client, request, true, grant, err);
 	}
+	/* It has moved once more: do not sleep for long without a channel. */
+	if (outcome == OUTCOME_BUSY && request->queue && !count_listening(client))
+		grant->retry_ms = clock_boot_ms() + RECONNECT_MS;
 	if (outcome == OUTCOME_HELD || outcome == OUTCOME_LOST) {
 		stop_listening(client);
 		/* A later wait begins at the end of the queue. */
