@@ -209,11 +209,13 @@ void log_about(const char *name, const char *location, bool syslog)
 
 int log_flush(int status)
 {
+	const int failed = fflush(stdout);
 	struct error err;
 
-	if (!fflush(stdout) && !ferror(stdout))
+	if (!failed && !ferror(stdout))
 		return status;
-	error_set(&err, ERROR_INTERNAL, errno, "cannot write the output");
+	/* The reason of an earlier failure is not known any more. */
+	error_set(&err, ERROR_INTERNAL, failed ? errno : 0, "cannot write the output");
 	clearerr(stdout);
 	return log_fail(&err);
 }

@@ -69,7 +69,7 @@ static const struct command *find_command(const char *name)
 /* `dlock deploy -- make` gets a hint and does not run: "status" may be a lock's name, too. */
 static int refuse_command(const char *word, struct error *err)
 {
-	char name[SHOWN_SIZE], advice[SHOWN_SIZE + 96];
+	char name[SHOWN_SIZE], advice[SHOWN_SIZE + 96] = "";
 
 	uri_redact(word, name, sizeof(name));
 	/* The text after '=' may be a URI with a password. */
@@ -77,11 +77,12 @@ static int refuse_command(const char *word, struct error *err)
 		return error_set(err, ERROR_USAGE, 0, "option %.*s belongs behind the name of a "
 				 "command, as in 'dlock run [OPTION]... NAME -- COMMAND'",
 				 (int)strcspn(name, "="), name);
-	snprintf(advice, sizeof(advice), "try 'dlock --help', or to run a command under a lock: "
-		 "dlock run %s -- COMMAND", name);
-	for (const struct command *c = commands; c->name; c++)
+	for (const struct command *c = commands; c->name && !advice[0]; c++)
 		if (options_meant(name, c->name))
 			snprintf(advice, sizeof(advice), "did you mean '%s'?", c->name);
+	if (!advice[0])
+		snprintf(advice, sizeof(advice), "try 'dlock --help', or to run a command under "
+			 "a lock: dlock run %s -- COMMAND", name);
 	return options_refuse("command", name, advice, err);
 }
 

@@ -220,12 +220,13 @@ static int refuse_option(enum command_bit command, const char *self, const char 
 			 struct error *err)
 {
 	const char *name = option + strspn(option, "-");
-	char advice[OPTION_SIZE];
+	char advice[OPTION_SIZE] = "";
 
-	snprintf(advice, sizeof(advice), "try 'dlock %s --help'", self);
-	for (const struct option_row *row = option_rows; row->name; row++)
+	for (const struct option_row *row = option_rows; row->name && !advice[0]; row++)
 		if (row->commands & command && options_meant(name, row->name))
 			snprintf(advice, sizeof(advice), "did you mean --%s?", row->name);
+	if (!advice[0])
+		snprintf(advice, sizeof(advice), "try 'dlock %s --help'", self);
 	return options_refuse("option", option, advice, err);
 }
 

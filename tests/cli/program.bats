@@ -237,7 +237,7 @@ misused() {
 redis://u:***@h -- COMMAND" redis://u:secret@h -- true
 	misused 125 "unknown command 'redis://u:***@h'; try 'dlock --help', or to run a command under a lock: dlock run \
 redis://u:***@h -- COMMAND" help redis://u:secret@h
-	misused 125 "unknown option '--no'; did you mean --note?" acquire --no a
+	misused 125 "unknown option '--no'; did you mean --nonblock?" acquire --no a
 	misused 125 "unknown option '--max'; did you mean --max-run?" run --max 1m a -- true
 	misused 125 "unknown option '--verb'; did you mean --verbose?" status --verb
 	misused 125 "unknown option '--js'; did you mean --json?" status --js
