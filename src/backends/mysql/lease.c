@@ -110,28 +110,15 @@ static void wake_listed(struct call *call, int64_t list[static CHANGE_COLUMNS])
 	}
 }
 
-/* Wake the first waiters in a list. which: an SQL condition. Returns the first one, or 0. */
-static int64_t wake_waiters(struct call *call, const char *which)
+/* Wake the first waiter. newer: "", or the record of one that has replaced it. */
+static void wake_waiters(struct call *call, const char *newer)
 {
 	struct error ignored = { 0 };
-	int64_t list[CHANGE_COLUMNS], first;
+	int64_t list[CHANGE_COLUMNS];
 
-	call_set(call, SQL_PART("which", which));
+	call_set(call, SQL_TEXT("newer", newer));
 	request_change(call, sql_entries_waiters, TAKE_MS, list, &ignored);
-	first = list[FIRST];
 	wake_listed(call, list);
-	return first;
-}
-
-static void wake_replaced(struct call *call)
-{
-	char which[64];
-	int64_t first = 0;
-
-	do {
-		snprintf(which, sizeof(which), "newer <> '' AND place > %" PRId64, first);
-		first = wake_waiters(call, which);
-	} while (first);
 }
 
 /* ---- changing a hold ---- */
@@ -160,7 +147,7 @@ static enum outcome renew_entry(struct mysql_backend *my, struct mysql_conn *con
 	outcome = change_hold(&call, my->strategy->statements->renew_sql, TAKE_MS, change, err);
 	/* With another record, the lease may end before the time that waiters know. */
 	if (outcome == OUTCOME_HELD && request->text)
-		wake_waiters(&call, sql_not_replaced);
+		wake_waiters(&call, "");
 	return outcome;
 }
 
@@ -271,9 +258,9 @@ static enum outcome take_queued(struct call *call, const struct how *how,
 	/* Waiters behind a shared hold may hold, too, and behind a slot if one is free. */
 	if (outcome == OUTCOME_HELD && (request->mode == HOLD_SHARED ||
 					state[BEFORE] + 1 < request->slots))
-		wake_waiters(call, sql_not_replaced);
+		wake_waiters(call, "");
 	if (outcome == OUTCOME_BUSY && request->replaces && state[POSITION])
-		wake_replaced(call);
+		wake_waiters(call, request->text);
 	return outcome;
 }
 
@@ -297,7 +284,7 @@ static enum outcome take_lock(struct mysql_backend *my, struct mysql_conn *conn,
 	call_set(&call, how->connection ? SQL_INT("conn", connection)
 					: SQL_PART("conn", "CONNECTION_ID()"));
 	if (how->wake)
-		wake_waiters(&call, sql_not_replaced);
+		wake_waiters(&call, "");
 	if (how->fresh)
 		outcome = request_lock(&call, my->strategy->statements->try_sql, state, newer, err);
 	/* Without a wait, write nothing. Only the other statement compares slots. */

@@ -40,7 +40,7 @@ void call_begin(struct call *call, struct mysql_backend *my, struct mysql_conn *
 	call_set(call, SQL_INT("ttl", request->ttl_ms * 1000));
 	call_set(call, SQL_INT("keep", request->keep_ms * 1000));
 	call_set(call, SQL_INT("alive", ALIVE_US));
-	call_set(call, SQL_PART("which", sql_not_replaced));
+	call_set(call, SQL_TEXT("newer", ""));
 	if (my->strategy->statements->set_values)
 		my->strategy->statements->set_values(call);
 }

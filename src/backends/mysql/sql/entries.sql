@@ -93,7 +93,7 @@ INSERT INTO dlock_entries
 SELECT COALESCE(MAX(place), 0), COALESCE(MAX(fence), 0), COALESCE(MAX(newer), ''), {now} + {ttl}
   INTO @place, @fence, @newer, @until FROM dlock_entries WHERE {lock} AND token = {token};
 UPDATE dlock_entries SET newer = {owner}
-  WHERE {replaces} AND {lock} AND place < @place AND fence = 0 AND replaces;
+  WHERE {replaces} AND {lock} AND place < @place AND fence = 0 AND replaces AND newer = '';
 SELECT COUNT(*), {may_hold}, SUM(fence = 0), MIN(IF(fence > 0, expires, NULL)), SUM(home <> @home),
     MIN(IF(fence = 0, place, NULL)), MAX(IF(fence > 0 AND mode > 0 AND mode <> {mode}, mode, 0))
   INTO @before, @may, @waiting, @ends, @foreign, @first, @slots FROM dlock_entries
@@ -126,15 +126,11 @@ SELECT /* dlock sleep {token} */ SLEEP(IF(
     (SELECT IF({may_hold}, 0, {sleep}) FROM dlock_entries
       WHERE {lock} AND place < {place} AND newer = ''), 0) / 1000);
 
--- name: not_replaced
--- {which}: the waiters that may get the lock.
-newer = ''
-
 -- name: entries_waiters
--- Gives the positions of the first two waiters {which} of this home, behind the result of the
--- request.
+-- Gives the positions of the first two waiters of this home, behind the result of the request. With
+-- {newer}, those that this waiter has replaced, and otherwise those that may get the lock.
 SELECT @done, @conn, MIN(place), MAX(place) FROM (SELECT place FROM dlock_entries q
-  WHERE {lock} AND fence = 0 AND home = @home AND {which} ORDER BY place LIMIT 2) w;
+  WHERE {lock} AND fence = 0 AND home = @home AND newer = {newer} ORDER BY place LIMIT 2) w;
 
 -- name: entries_wake
 -- Interrupts the waiter at {place}, if it sleeps for the lock. Returns whether to repeat this,
