@@ -263,6 +263,9 @@ int mysql_conn_open(struct mysql_conn *conn, struct error *err)
 
 	if (conn->mysql)
 		return 0;
+	if (conn->session)
+		return error_set(err, ERROR_UNAVAILABLE, 0, "%s: the server closed the connection",
+				 conn->address->label);
 	*err = (struct error){ 0 };
 	for (size_t left = count; left > 0; left--) {
 		now_ms = clock_boot_ms();

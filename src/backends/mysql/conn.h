@@ -47,8 +47,8 @@ struct mysql_conn {
 	struct mysql_address *address;
 	struct backend *backend;	/* its timeouts, cancel_fd, and resent */
 	/*
-	 * A lock lives with it: a late answer does not close it, and unsent output is still sent
-	 * after a close.
+	 * A lock lives with it: a late answer does not close it, unsent output is still sent after
+	 * a close, and it is not opened again.
 	 */
 	bool session;
 	int64_t number;		/* the server's number of this connection, or of the last one */

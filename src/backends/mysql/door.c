@@ -5,7 +5,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/clock.h"
 #include "base/error.h"
 #include "base/memory.h"
 
@@ -24,7 +23,6 @@ const struct door_kind door_row = {
 	.probe_sql = sql_row_pass,
 	.exclusive = "FOR UPDATE",
 	.shared = "LOCK IN SHARE MODE",
-	.transaction = true,
 };
 
 const struct door_kind door_advisory = {
@@ -60,11 +58,11 @@ int64_t door_ttl_ms(const struct request *request)
 	return 1000 * (idle_s < 1 ? 1 : idle_s > YEAR_S ? YEAR_S : idle_s);
 }
 
-/* limit_s: how long to wait at the door. idle_s: {idle}. */
+/* limit_s: how long to wait at the door, in a sleep; 0: not at all. */
 static void begin_call(struct call *call, struct mysql_backend *my, struct mysql_conn *conn,
-		       const struct request *request, int64_t limit_s, int64_t idle_s)
+		       const struct request *request, int64_t limit_s)
 {
-	const struct door_kind *kind = my->strategy->door;
+	const struct door_kind *kind = kind_of(my);
 	const bool shared = request->mode == HOLD_SHARED && kind->shared;
 	const bool nowait = !limit_s && !shared;
 	const char *name = request->name;
@@ -75,7 +73,8 @@ static void begin_call(struct call *call, struct mysql_backend *my, struct mysql
 	/* Oracle's server has it for exclusive rows only. For MariaDB the limit says the same. */
 	call_set(call, SQL_PART("nowait", nowait ? "/*!80001 NOWAIT */" : ""));
 	call_set(call, SQL_INT("limit", limit_s));
-	call_set(call, SQL_INT("idle", idle_s));
+	/* A client that hangs when it gets the door in its sleep is disconnected soon. */
+	call_set(call, SQL_INT("idle", limit_s ? HUNG_S : request->ttl_ms / 1000));
 }
 
 /* ---- requests over the connection that passes the door ---- */
@@ -95,18 +94,24 @@ static enum outcome report_loss(const struct mysql_backend *my, const char *how,
 	return OUTCOME_LOST;
 }
 
-/* Does the answer show that the door is ours, or was until this request opened it? */
-static enum outcome classify_answer(const struct mysql_backend *my,
+/*
+ * Does the answer show that the door is ours, or was until this request opened it? BUSY: no, or an
+ * interrupt between two statements has cut the answer. LOST: this door can be no lock any more.
+ */
+static enum outcome classify_answer(const struct mysql_backend *my, size_t columns,
 				    const int64_t answer[static ANSWER_COLUMNS], bool opened,
 				    struct error *err)
 {
 	const bool in_transaction = my->conn.mysql->server_status & SERVER_STATUS_IN_TRANS;
+	const bool transaction = kind_of(my)->begin_sql[0];
 
+	if (columns < ANSWER_COLUMNS || !answer[YES] || (transaction && in_transaction == opened)) {
+		report_loss(my, "the session no longer has the lock", err);
+		return OUTCOME_BUSY;
+	}
 	if (answer[NUMBER] != my->conn.number || answer[IDLE_S] != my->idle_s)
 		return report_loss(my, "wait_timeout does not stay as it was set: the session is "
 				   "another one now; ?strategy=lease needs none of its own", err);
-	if (!answer[YES] || (kind_of(my)->transaction && !opened && !in_transaction))
-		return report_loss(my, "the session no longer has the lock", err);
 	if (answer[READ_ONLY] && !opened)
 		return report_loss(my, "the server is read-only now, another one may be the "
 				   "primary", err);
@@ -117,83 +122,71 @@ static enum outcome classify_answer(const struct mysql_backend *my,
 static enum outcome request_proof(struct mysql_backend *my, const struct request *request,
 				  const char *before, const char *after, struct error *err)
 {
+	char *text = memory_format("%s%s%s", before, kind_of(my)->prove_sql, after);
 	int64_t answer[ANSWER_COLUMNS];
 	struct call call;
 	MYSQL_RES *rows;
-	char *text;
+	size_t columns;
 	int failed;
 
-	if (!my->conn.mysql)
-		return report_loss(my, "the server closed the connection", err);
-	text = memory_format("%s%s%s", before, kind_of(my)->prove_sql, after);
-	begin_call(&call, my, &my->conn, request, 0, request->ttl_ms / 1000);
+	begin_call(&call, my, &my->conn, request, 0);
 	failed = mysql_run(call.conn, text, call.values, &rows, err);
 	free(text);
-	mysql_numbers(rows, answer, ANSWER_COLUMNS);
+	columns = mysql_numbers(rows, answer, ANSWER_COLUMNS);
 	if (failed)
 		return my->conn.mysql ? OUTCOME_ERROR : OUTCOME_LOST;
-	return classify_answer(my, answer, after[0], err);
+	return classify_answer(my, columns, answer, after[0], err);
 }
 
 enum outcome door_prove(struct mysql_backend *my, const struct request *request, struct error *err)
 {
-	return request_proof(my, request, "", "", err);
+	const enum outcome outcome = request_proof(my, request, "", "", err);
+
+	return outcome == OUTCOME_BUSY ? OUTCOME_LOST : outcome;
 }
 
 /* ---- passing the door ---- */
 
-/* Handle the end of pass_sql, and free rows. */
-static enum outcome finish_passage(struct mysql_backend *my, const struct request *request,
-				   bool failed, MYSQL_RES *rows, struct error *err)
+/* Pass the door by these statements. From then on it lives with this connection. */
+static enum outcome pass_by(struct mysql_backend *my, const struct request *request,
+			    const char *statements, struct error *err)
 {
 	enum outcome outcome;
-	int64_t yes;
 
-	mysql_numbers(rows, &yes, 1);
-	if (failed && !mysql_contended(&my->conn))
-		return OUTCOME_ERROR;
-	/* The row is not there any more, or an interrupt came before the last statement. */
-	if (!failed && !yes && kind_of(my)->transaction)
-		door_drop(my);
-	if (failed || !yes)
-		return OUTCOME_BUSY;
-	/* From now on the door lives with this connection. */
-	my->conn.session = true;
 	my->idle_s = request->ttl_ms / 1000;
-	outcome = request_proof(my, request, sql_door_settings, "", err);
-	return outcome == OUTCOME_HELD ? OUTCOME_HELD : OUTCOME_ERROR;
+	outcome = request_proof(my, request, statements, "", err);
+	/* An interrupt may have come between the passage and its proof. */
+	if (outcome != OUTCOME_HELD)
+		door_drop(my);
+	my->conn.session = outcome == OUTCOME_HELD;
+	if (outcome == OUTCOME_ERROR && mysql_contended(&my->conn))
+		return OUTCOME_BUSY;
+	return outcome == OUTCOME_LOST ? OUTCOME_ERROR : outcome;
 }
 
 enum outcome door_try(struct mysql_backend *my, const struct request *request, struct error *err)
 {
 	const struct door_kind *kind = kind_of(my);
 	char *text = memory_format("%s%s%s", sql_door_settings, kind->begin_sql, kind->pass_sql);
-	struct mysql_conn *conn = &my->conn;
-	struct call call;
-	MYSQL_RES *rows;
-	int failed;
+	enum outcome outcome = pass_by(my, request, text, err);
 
-	begin_call(&call, my, conn, request, 0, request->ttl_ms / 1000);
-	failed = mysql_run(conn, text, call.values, &rows, err);
-	if (failed && mysql_is_missing(conn) && !mysql_make_tables(conn, err))
-		failed = mysql_run(conn, text, call.values, &rows, err);
+	if (mysql_is_missing(&my->conn) && !mysql_make_tables(&my->conn, err))
+		outcome = pass_by(my, request, text, err);
 	free(text);
-	if (failed && mysql_is_missing(conn))
+	if (mysql_is_missing(&my->conn))
 		error_set(err, ERROR_REFUSED, 0, "%s: there is no table of this name to lock; "
 			  "?strategy=lease needs none", my->address.label);
-	return finish_passage(my, request, failed, rows, err);
+	return outcome;
 }
 
 int door_wait(struct mysql_backend *my, const struct request *request, struct error *err)
 {
-	/* A client that hangs when it gets the door is disconnected soon. */
-	const int64_t idle_s = clock_earlier(request->ttl_ms / 1000, HUNG_S);
 	const struct door_kind *kind = kind_of(my);
 	char *text = memory_format("%s%s", sql_door_settings, kind->begin_sql);
 	struct call call;
 	int failed;
 
-	begin_call(&call, my, &my->conn, request, HOLD_RETRY_MS / 1000, idle_s);
+	begin_call(&call, my, &my->conn, request, HOLD_RETRY_MS / 1000);
 	failed = mysql_run(call.conn, text, call.values, NULL, err) ||
 		 mysql_start(call.conn, kind->pass_sql, call.values, err);
 	free(text);
@@ -204,14 +197,18 @@ int door_wait(struct mysql_backend *my, const struct request *request, struct er
 enum outcome door_wake(struct mysql_backend *my, const struct request *request, struct error *err)
 {
 	MYSQL_RES *rows;
-	bool failed = mysql_conn_receive(&my->conn, &rows, err);
-	enum outcome outcome = finish_passage(my, request, failed, rows, err);
+	const bool failed = mysql_conn_receive(&my->conn, &rows, err);
+	int64_t yes;
 
 	my->at_door = false;
-	/* The door was lost before anything depended on it. */
-	if (outcome == OUTCOME_ERROR && my->conn.session)
-		err->kind = ERROR_UNAVAILABLE;
-	return outcome;
+	mysql_numbers(rows, &yes, 1);
+	if (failed && !mysql_contended(&my->conn))
+		return OUTCOME_ERROR;
+	if (failed || !yes)
+		return OUTCOME_BUSY;
+	/* Over another connection the proof would prove nothing. */
+	my->conn.session = true;
+	return pass_by(my, request, sql_door_settings, err);
 }
 
 enum outcome door_open(struct mysql_backend *my, const struct request *request, struct error *err)
@@ -220,7 +217,7 @@ enum outcome door_open(struct mysql_backend *my, const struct request *request, 
 
 	if (outcome != OUTCOME_HELD)
 		door_drop(my);
-	my->conn.session = my->at_door = false;
+	my->conn.session = false;
 	return outcome == OUTCOME_HELD ? OUTCOME_HELD : OUTCOME_LOST;
 }
 
@@ -234,7 +231,7 @@ int door_probe(struct mysql_backend *my, const char *name, bool *taken, int64_t 
 	MYSQL_RES *rows;
 	int failed;
 
-	begin_call(&call, my, &my->side, &request, 0, HUNG_S);
+	begin_call(&call, my, &my->side, &request, 0);
 	failed = mysql_run(call.conn, text, call.values, &rows, err);
 	free(text);
 	mysql_numbers(rows, number, 1);

@@ -22,7 +22,8 @@
 
 /* The statements of one strategy. */
 struct door_kind {
-	const char *begin_sql;		/* before pass_sql */
+	/* Before pass_sql. If it is not empty, it begins the transaction that the door lives in. */
+	const char *begin_sql;
 	/*
 	 * Waits until the door is passed, and then gives a row with 1. After {limit} s it gives 0
 	 * or an error. A client that sleeps sends it in a packet of its own, so that no answer
@@ -34,7 +35,6 @@ struct door_kind {
 	/* Fails with contention when the door is taken, or gives the number of its connection. */
 	const char *probe_sql;
 	const char *exclusive, *shared;	/* {clause} in the statements above */
-	bool transaction;		/* the door ends with a transaction, too */
 };
 
 extern const struct door_kind door_row, door_advisory, door_table;

@@ -144,6 +144,9 @@ static enum outcome renew_entry(struct mysql_backend *my, struct mysql_conn *con
 	struct call call;
 
 	call_begin(&call, my, conn, request);
+	/* Of an entry with a door: the connection that has passed it; 0: it waits there. */
+	if (my->strategy->door)
+		call_set(&call, SQL_INT("conn", my->conn.session ? my->conn.number : 0));
 	outcome = change_hold(&call, my->strategy->statements->renew_sql, TAKE_MS, change, err);
 	/* With another record, the lease may end before the time that waiters know. */
 	if (outcome == OUTCOME_HELD && request->text)
@@ -186,16 +189,11 @@ enum state {
 	STATE_COLUMNS
 };
 
-/* For how.connection: the entry is first, but another program has the door (door.h). */
-#define AT_DOOR (-1)
-
 /* Options of a request to take the lock, beside struct request. */
 struct how {
 	bool fresh;		/* first try for an empty queue */
 	bool wake;		/* before, wake the first waiter, or remove it if it is dead */
 	int64_t late;		/* remove this waiter, which is late; 0: nobody */
-	/* 0: the connection of the request. Otherwise one that has passed a door. */
-	int64_t connection;
 };
 
 /* Run a statement that tries to take the lock, and make missing tables. */
@@ -270,7 +268,6 @@ static enum outcome take_lock(struct mysql_backend *my, struct mysql_conn *conn,
 			      int64_t state[static STATE_COLUMNS], char **newer,
 			      struct error *err)
 {
-	const int64_t connection = how->connection == AT_DOOR ? 0 : how->connection;
 	enum outcome outcome = OUTCOME_BUSY;
 	struct call call;
 
@@ -280,9 +277,6 @@ static enum outcome take_lock(struct mysql_backend *my, struct mysql_conn *conn,
 	call_set(&call, SQL_INT("late", how->late));
 	call_set(&call, SQL_INT("queue", request->queue));
 	call_set(&call, SQL_INT("replaces", request->replaces && request->queue));
-	/* A request that is sent a second time has a connection with another number. */
-	call_set(&call, how->connection ? SQL_INT("conn", connection)
-					: SQL_PART("conn", "CONNECTION_ID()"));
 	if (how->wake)
 		wake_waiters(&call, "");
 	if (how->fresh)
@@ -424,31 +418,24 @@ static enum outcome take_entry(struct mysql_backend *my, const struct request *r
 
 /* ---- the door ---- */
 
-/* Extend the lease of our entry by ttl_ms, over conn. Makes a lost entry. */
+/* Extend the lease of our entry, over conn. BUSY: try later, with a new entry if it is gone. */
 static enum outcome extend_entry(struct mysql_backend *my, struct mysql_conn *conn,
-				 const struct request *request, int64_t ttl_ms, int64_t connection,
-				 struct error *err)
+				 const struct request *request, int64_t ttl_ms, struct error *err)
 {
-	const struct how how = { .connection = connection };
-	int64_t state[STATE_COLUMNS];
 	struct request entry = *request;
-	char *newer = NULL;
 	enum outcome outcome;
 
 	entry.ttl_ms = ttl_ms;
-	entry.queue = true;
-	outcome = take_lock(my, conn, &entry, &how, state, &newer, err);
-	free(newer);
-	if (outcome == OUTCOME_HELD)
-		my->fence = (uint64_t)state[NUMBER];
-	return outcome;
+	entry.text = NULL;
+	outcome = renew_entry(my, conn, &entry, err);
+	return outcome == OUTCOME_LOST || mysql_contended(conn) ? OUTCOME_BUSY : outcome;
 }
 
 /* Wait at a door that another program has. Our entry lasts longer than the sleep. */
 static enum outcome sleep_at_door(struct mysql_backend *my, const struct request *request,
 				  struct grant *grant, struct error *err)
 {
-	enum outcome outcome = extend_entry(my, &my->conn, request, AT_DOOR_MS, AT_DOOR, err);
+	enum outcome outcome = extend_entry(my, &my->conn, request, AT_DOOR_MS, err);
 
 	if (outcome != OUTCOME_HELD)
 		return outcome;
@@ -462,21 +449,20 @@ static enum outcome sleep_at_door(struct mysql_backend *my, const struct request
 static enum outcome pass_door(struct mysql_backend *my, const struct request *request,
 			      struct grant *grant, struct error *err)
 {
-	const bool slept = my->at_door;
+	const int64_t connection = my->at_door ? 0 : my->conn.number;	/* that our entry has */
 	struct error ignored = { 0 };
-	enum outcome outcome = slept ? door_wake(my, request, err) : door_try(my, request, err);
+	enum outcome outcome = my->at_door ? door_wake(my, request, err)
+					   : door_try(my, request, err);
 
 	if (outcome == OUTCOME_BUSY && request->queue)
-		return sleep_at_door(my, request, grant, err);
-	if (outcome == OUTCOME_BUSY)
+		outcome = sleep_at_door(my, request, grant, err);
+	else if (outcome == OUTCOME_BUSY)
 		release_entry(my, &my->conn, request, &ignored);
-	if (outcome == OUTCOME_HELD && slept)
-		outcome = extend_entry(my, &my->side, request, request->ttl_ms,
-				       my->conn.number, err);
+	else if (outcome == OUTCOME_HELD && my->conn.number != connection)
+		outcome = extend_entry(my, &my->side, request, request->ttl_ms, err);
 	grant->ttl_ms = request->ttl_ms;
 	grant->fence = my->fence;
-	/* Return to the queue, where the entry has its position unless its lease has ended. */
-	if (outcome != OUTCOME_HELD && slept)
+	if (outcome != OUTCOME_HELD && !my->at_door)
 		door_drop(my);
 	return outcome;
 }
@@ -539,8 +525,6 @@ enum outcome lease_acquire(struct backend *backend, const struct request *reques
 	outcome = my->at_door ? OUTCOME_HELD : take_entry(my, &entry, grant, err);
 	if (outcome == OUTCOME_HELD && door)
 		outcome = pass_door(my, &entry, grant, err);
-	if (outcome == OUTCOME_ERROR && door)
-		door_drop(my);
 	if (outcome == OUTCOME_HELD && door)
 		grant->hold_fd = mysql_conn_fd(&my->conn);
 	return outcome;

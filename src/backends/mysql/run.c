@@ -41,6 +41,7 @@ void call_begin(struct call *call, struct mysql_backend *my, struct mysql_conn *
 	call_set(call, SQL_INT("keep", request->keep_ms * 1000));
 	call_set(call, SQL_INT("alive", ALIVE_US));
 	call_set(call, SQL_TEXT("newer", ""));
+	call_set(call, SQL_PART("conn", "conn"));
 	if (my->strategy->statements->set_values)
 		my->strategy->statements->set_values(call);
 }
@@ -119,7 +120,7 @@ static void end_stale(struct mysql_conn *conn, const struct sql_value values[])
 
 bool mysql_is_missing(const struct mysql_conn *conn)
 {
-	return conn->mysql && conn->code == ER_NO_SUCH_TABLE;
+	return conn->code == ER_NO_SUCH_TABLE;
 }
 
 int mysql_make_tables(struct mysql_conn *conn, struct error *err)
@@ -199,5 +200,5 @@ int mysql_persist(struct mysql_conn *conn, const char *sql, const struct sql_val
 
 bool mysql_contended(const struct mysql_conn *conn)
 {
-	return conn->mysql && mysql_classify(conn->code) == MYSQL_CONTENTION;
+	return mysql_classify(conn->code) == MYSQL_CONTENTION;
 }

@@ -63,7 +63,7 @@ START TRANSACTION;
 INSERT INTO dlock_entries
     (strategy, name, place, token, mode, fence, expires, conn, home, replaces, newer, owner)
   SELECT {strategy}, {name}, LAST_INSERT_ID(), {token}, {mode}, LAST_INSERT_ID(), {now} + {ttl},
-    {conn}, @home, 0, '', {owner} FROM DUAL
+    CONNECTION_ID(), @home, 0, '', {owner} FROM DUAL
   WHERE ROW_COUNT() > 0 AND NOT {read_only} AND {is_empty};
 SET @taken = ROW_COUNT();
 COMMIT;
@@ -86,9 +86,9 @@ START TRANSACTION;
 DELETE FROM dlock_entries WHERE {lock} AND (expires <= {now} OR place = {late} AND fence = 0);
 INSERT INTO dlock_entries
     (strategy, name, place, token, mode, fence, expires, conn, home, replaces, newer, owner)
-  SELECT {strategy}, {name}, LAST_INSERT_ID(), {token}, {mode}, 0, {now} + {alive}, {conn}, @home,
+  SELECT {strategy}, {name}, LAST_INSERT_ID(), {token}, {mode}, 0, {now} + {alive}, CONNECTION_ID(), @home,
     {replaces}, '', {owner} FROM DUAL WHERE NOT {read_only}
-  ON DUPLICATE KEY UPDATE conn = {conn}, home = @home,
+  ON DUPLICATE KEY UPDATE conn = CONNECTION_ID(), home = @home,
     expires = GREATEST(dlock_entries.expires, {now} + {alive});
 SELECT COALESCE(MAX(place), 0), COALESCE(MAX(fence), 0), COALESCE(MAX(newer), ''), {now} + {ttl}
   INTO @place, @fence, @newer, @until FROM dlock_entries WHERE {lock} AND token = {token};
@@ -184,7 +184,7 @@ SET @done = ROW_COUNT();
 {entries_waiters}
 
 -- name: entries_renew
-UPDATE dlock_entries SET expires = {now} + {ttl}, owner = COALESCE({owner}, owner)
+UPDATE dlock_entries SET expires = {now} + {ttl}, owner = COALESCE({owner}, owner), conn = {conn}
   WHERE {lock} AND token = {token} AND fence > 0 AND expires > {now} AND {writable};
 SELECT ROW_COUNT(), 0, 0, 0;
 
