@@ -5,6 +5,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/clock.h"
 #include "base/memory.h"
@@ -28,6 +29,20 @@ void findings_add(struct findings *findings, enum severity severity, const char 
 	va_start(args, format);
 	vsnprintf(row->text, sizeof(row->text), format, args);
 	va_end(args);
+}
+
+void findings_add_rules(struct findings *findings, const struct finding_rule rules[],
+			size_t count)
+{
+	const char *topic = "";
+
+	for (size_t i = 0; i < count; i++) {
+		if (!rules[i].applies || !strcmp(rules[i].topic, topic))
+			continue;
+		topic = rules[i].topic;
+		findings_add(findings, rules[i].severity, topic, rules[i].remedy, "%s%.180s%s",
+			     rules[i].before, rules[i].fact, rules[i].behind);
+	}
 }
 
 int findings_add_round_trip(struct findings *findings, struct backend *backend,

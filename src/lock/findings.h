@@ -2,6 +2,7 @@
 /* Reports of backends about themselves, for people: `dlock check`. They contain no secret. */
 #pragma once
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -31,6 +32,18 @@ struct findings {
 void findings_add(struct findings *findings, enum severity severity, const char *topic,
 		  const char *remedy, const char *format, ...)
 	__attribute__((format(printf, 5, 6)));
+
+/* A finding that may apply. Its text is before, fact and behind. */
+struct finding_rule {
+	const char *topic;
+	bool applies;
+	enum severity severity;
+	const char *before, *fact, *behind, *remedy;
+};
+
+/* Add the first rule of each topic that applies. The rules of one topic stand together. */
+void findings_add_rules(struct findings *findings, const struct finding_rule rules[],
+			size_t count);
 
 /*
  * Measure how long requests take, and add the finding "round-trip", which ends with where. ping

@@ -39,130 +39,111 @@ static bool is_on(const char *value)
 	return value[0] && strcmp(value, "0") != 0 && strcasecmp(value, "OFF") != 0;
 }
 
-/* Add a finding; only a bad one has a remedy. */
-static void add_finding(struct findings *findings, bool bad, enum severity severity,
-			const char *topic, const char *remedy, const char *text)
-{
-	findings_add(findings, bad ? severity : FINDING_OK, topic, bad ? remedy : NULL, "%s", text);
-}
-
-static void check_version(MYSQL_RES *facts, struct findings *findings)
-{
-	/* MariaDB may report "5.5.5-10.11.2-MariaDB", for old replicas. */
-	const char *version = get_fact(facts, "version");
-	const char *text = strncmp(version, "5.5.5-", 6) ? version : version + 6;
-	const bool maria = strstr(version, "MariaDB") ||
-			   strstr(get_fact(facts, "version_comment"), "MariaDB");
-	int major = 0, minor = 0;
-	bool old;
-
-	sscanf(text, "%4d.%4d", &major, &minor);
-	old = major * 100 + minor < (maria ? 1003 : 507);
-	findings_add(findings, old ? FINDING_ERROR : FINDING_OK, "version",
-		     old ? "use MySQL 5.7, MariaDB 10.3, or newer" : NULL, "%s %.60s%s",
-		     maria ? "MariaDB" : "MySQL", text, old ? " is too old" : "");
-}
-
-static void check_role(MYSQL_RES *facts, struct findings *findings)
-{
-	const bool read_only = is_on(get_fact(facts, "read_only")) ||
-			       is_on(get_fact(facts, "innodb_read_only"));
-	const bool ready = is_on(get_fact(facts, "wsrep_ready"));
-
-	add_finding(findings, read_only, FINDING_ERROR, "role", "name the primary",
-		    read_only ? "read-only: it takes no writes, or only those of administrators"
-		      : "takes writes");
-	if (is_on(get_fact(facts, "wsrep_cluster_size")))
-		findings_add(findings, ready ? FINDING_OK : FINDING_ERROR, "cluster",
-			     ready ? NULL : "name a node that is in sync",
-			     "Galera, %.20s nodes, wsrep_ready is %.20s",
-			     get_fact(facts, "wsrep_cluster_size"), get_fact(facts, "wsrep_ready"));
-}
-
-/* Check Group Replication, whose members a common account may not see. */
-static void check_group(struct mysql_backend *my, MYSQL_RES *facts,
-			struct findings *findings)
+/*
+ * Write how many members Group Replication has, and the state of this one; "": a common account may
+ * not see this. *outside: this one is not part of the group.
+ */
+static void read_group(struct mysql_backend *my, char members[static 64], bool *outside)
 {
 	struct error ignored = { 0 };
 	MYSQL_RES *rows = NULL;
 	MYSQL_ROW row;
-	bool outside;
 
-	if (!get_fact(facts, "group_replication_group_name")[0])
+	members[0] = '\0';
+	*outside = false;
+	if (mysql_persist(&my->conn, sql_check_group, NULL, 0, 2, &rows, &ignored))
 		return;
-	row = mysql_persist(&my->conn, sql_check_group, NULL, 0, 3, &rows, &ignored)
-	      ? NULL : mysql_fetch_row(rows);
-	if (!row || !row[0] || !row[1] || !row[2]) {
-		findings_add(findings, FINDING_WARNING, "cluster", "GRANT SELECT ON "
-			     "performance_schema.replication_group_members TO this account",
-			     "Group Replication: this account may not see whether this server is "
-			     "part of its group, and cannot pass over one that is not");
-		mysql_free_result(rows);
-		return;
+	row = mysql_fetch_row(rows);
+	if (row && row[0] && row[1]) {
+		snprintf(members, 64, "%s", row[0]);
+		*outside = row[1][0] != '0';
 	}
-	outside = row[2][0] != '0';
-	findings_add(findings, outside ? FINDING_ERROR : FINDING_OK, "cluster",
-		     outside ? "name all members of the group" : NULL,
-		     "Group Replication, %.20s members, this one is %.20s%s", row[0], row[1],
-		     outside ? ": it is not part of the group, or the group has no majority" : "");
 	mysql_free_result(rows);
 }
 
-/* Check replication: after a fail-over the new primary may lack the last commits. */
-static void check_replication(const struct mysql_backend *my, MYSQL_RES *facts,
-			      struct findings *findings)
+/* Is the server too old? MariaDB may report "5.5.5-10.11.2-MariaDB", for old replicas. */
+static bool read_version(MYSQL_RES *facts, bool maria, const char **version)
 {
-	if (my->address.host_count > 1 && !is_on(get_fact(facts, "group_replication_group_name")) &&
-	    !is_on(get_fact(facts, "wsrep_cluster_size")))
-		findings_add(findings, FINDING_WARNING, "replication",
-			     "use Galera or Group Replication, whose members agree on each commit",
-			     "the members do not agree on commits: one that takes over may have "
-			     "forgotten the newest locks");
+	int major = 0, minor = 0;
+
+	*version = get_fact(facts, "version");
+	if (!strncmp(*version, "5.5.5-", 6))
+		*version += 6;
+	sscanf(*version, "%4d.%4d", &major, &minor);
+	return major * 100 + minor < (maria ? 1003 : 507);
 }
 
-static void check_connections(MYSQL_RES *facts, struct findings *findings)
+static void report_facts(struct mysql_backend *my, MYSQL_RES *facts, struct findings *findings)
 {
+	const bool maria = strstr(get_fact(facts, "version"), "MariaDB") ||
+			   strstr(get_fact(facts, "version_comment"), "MariaDB");
+	const char *nodes = get_fact(facts, "wsrep_cluster_size"), *version;
+	const bool old = read_version(facts, maria, &version), galera = is_on(nodes);
+	const bool group = get_fact(facts, "group_replication_group_name")[0];
 	const char *most = get_fact(facts, "max_connections");
-	const bool few = strtol(most, NULL, 10) < FEW_CONNECTIONS;
-
-	findings_add(findings, few ? FINDING_NOTE : FINDING_OK, "connections",
-		     few ? "each holder and each waiter needs one, a holder of row, advisory or "
-		     "table two: raise max_connections if many wait at once" : NULL,
-		     "%.20s of at most %.20s in use", get_fact(facts, "Threads_connected"), most);
-}
-
-static void check_durability(MYSQL_RES *facts, struct findings *findings)
-{
-	const bool lazy = strcmp(get_fact(facts, "innodb_flush_log_at_trx_commit"), "1") != 0;
-
-	if (is_on(get_fact(facts, "log_bin")) &&
-	    !strcmp(get_fact(facts, "binlog_format"), "STATEMENT"))
-		findings_add(findings, FINDING_ERROR, "binlog", "set binlog_format to MIXED or ROW",
-			     "binlog_format is STATEMENT, which cannot log what locks do");
-	add_finding(findings, lazy, FINDING_WARNING, "durability",
-		    "set innodb_flush_log_at_trx_commit to 1",
-		    lazy ? "innodb_flush_log_at_trx_commit is not 1: a crash of the host may "
-			   "forget the newest locks"
-			 : "commits are on disk before they are answered");
-}
-
-static void check_transport(const struct mysql_backend *my, MYSQL_RES *facts,
-			    struct findings *findings)
-{
 	const char *cipher = get_fact(facts, "Ssl_cipher");
-	const bool unchecked = my->address.tls == MYSQL_TLS_REQUIRED;
+	char members[64] = "", used[64];
+	bool outside = false;
 
-	if (cipher[0])
-		findings_add(findings, unchecked ? FINDING_WARNING : FINDING_OK, "transport",
-			     unchecked ? "name the authority: ?ssl-ca=PATH" : NULL,
-			     "encrypted with %.60s%s", cipher, unchecked
-			     ? ", but the server's certificate is not checked" : "");
-	else if (net_is_local(my->address.hosts[my->address.at].name))
-		findings_add(findings, FINDING_OK, "transport", NULL, "does not leave this host");
-	else
-		findings_add(findings, FINDING_NOTE, "transport",
-			     "use TLS (?ssl-ca=PATH), a private network or a tunnel",
-			     "not encrypted: what is locked can be read on the way");
+	if (group)
+		read_group(my, members, &outside);
+	snprintf(used, sizeof(used), "%.20s of at most %.20s",
+		 get_fact(facts, "Threads_connected"), most);
+
+	const struct finding_rule rules[] = {
+		{ "version", old, FINDING_ERROR, maria ? "MariaDB " : "MySQL ", version,
+		  " is too old", "use MySQL 5.7, MariaDB 10.3, or newer" },
+		{ "version", true, FINDING_OK, maria ? "MariaDB " : "MySQL ", version, "", NULL },
+		{ "role", is_on(get_fact(facts, "read_only")) ||
+			  is_on(get_fact(facts, "innodb_read_only")), FINDING_ERROR,
+		  "read-only: it takes no writes, or only those of administrators", "", "",
+		  "name the primary" },
+		{ "role", true, FINDING_OK, "takes writes", "", "", NULL },
+		{ "cluster", galera && !is_on(get_fact(facts, "wsrep_ready")), FINDING_ERROR,
+		  "Galera, ", nodes, " nodes, of which this one is not in sync",
+		  "name a node that is in sync" },
+		{ "cluster", galera, FINDING_OK, "Galera, ", nodes, " nodes", NULL },
+		{ "cluster", group && !members[0], FINDING_WARNING, "Group Replication: this "
+		  "account may not see whether this server is part of its group, and cannot pass "
+		  "over one that is not", "", "",
+		  "GRANT SELECT ON performance_schema.replication_group_members TO this account" },
+		{ "cluster", outside, FINDING_ERROR, "Group Replication, ", members,
+		  ": it is not part of the group, or the group has no majority",
+		  "name all members of the group" },
+		{ "cluster", group, FINDING_OK, "Group Replication, ", members, "", NULL },
+		/* After a fail-over the new primary may lack the last commits. */
+		{ "replication", my->address.host_count > 1 && !group && !galera, FINDING_WARNING,
+		  "the members do not agree on commits: one that takes over may have forgotten "
+		  "the newest locks", "", "",
+		  "use Galera or Group Replication, whose members agree on each commit" },
+		{ "connections", strtol(most, NULL, 10) < FEW_CONNECTIONS, FINDING_NOTE, "", used,
+		  " in use", "each holder and each waiter needs one, a holder of row, advisory or "
+		  "table two: raise max_connections if many wait at once" },
+		{ "connections", true, FINDING_OK, "", used, " in use", NULL },
+		{ "binlog", is_on(get_fact(facts, "log_bin")) &&
+			    !strcmp(get_fact(facts, "binlog_format"), "STATEMENT"), FINDING_ERROR,
+		  "binlog_format is STATEMENT, which cannot log what locks do", "", "",
+		  "set binlog_format to MIXED or ROW" },
+		{ "durability", strcmp(get_fact(facts, "innodb_flush_log_at_trx_commit"), "1") != 0,
+		  FINDING_WARNING, "innodb_flush_log_at_trx_commit is not 1: a crash of the host "
+		  "may forget the newest locks", "", "",
+		  "set innodb_flush_log_at_trx_commit to 1" },
+		{ "durability", true, FINDING_OK, "commits are on disk before they are answered",
+		  "", "", NULL },
+		{ "transport", cipher[0] && my->address.tls == MYSQL_TLS_REQUIRED, FINDING_WARNING,
+		  "encrypted with ", cipher, ", but the server's certificate is not checked",
+		  "name the authority: ?ssl-ca=PATH" },
+		{ "transport", cipher[0], FINDING_OK, "encrypted with ", cipher, "", NULL },
+		{ "transport", net_is_local(my->address.hosts[my->address.at].name), FINDING_OK,
+		  "does not leave this host", "", "", NULL },
+		{ "transport", true, FINDING_NOTE, "not encrypted: what is locked can be read on "
+		  "the way", "", "", "use TLS (?ssl-ca=PATH), a private network or a tunnel" },
+		{ "waiting", my->strategy->statements->try_sql, FINDING_OK, "a release wakes "
+		  "waiters of the same account and node; others check each 0.3 s times their "
+		  "position", "", "", NULL },
+	};
+
+	findings_add_rules(findings, rules, sizeof(rules) / sizeof(rules[0]));
 }
 
 int mysql_check(struct backend *backend, struct findings *findings, struct error *err)
@@ -178,17 +159,7 @@ int mysql_check(struct backend *backend, struct findings *findings, struct error
 		return -1;
 	clock_ms = strtoll(get_fact(facts, "clock"), NULL, 10) / 1000;
 	findings_add_skew(findings, clock_ms - (before_ms + clock_wall_ms()) / 2);
-	check_version(facts, findings);
-	check_role(facts, findings);
-	check_group(my, facts, findings);
-	check_replication(my, facts, findings);
-	check_connections(facts, findings);
-	check_durability(facts, findings);
-	check_transport(my, facts, findings);
+	report_facts(my, facts, findings);
 	mysql_free_result(facts);
-	if (my->strategy->statements->try_sql)
-		findings_add(findings, FINDING_OK, "waiting", NULL,
-			     "a release wakes waiters of the same account and node; others check "
-			     "each 0.3 s times their position");
 	return my->strategy->check ? my->strategy->check(backend, findings, err) : 0;
 }

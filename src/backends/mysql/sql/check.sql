@@ -14,5 +14,6 @@ UNION ALL SELECT 'clock', {now};
 
 -- name: check_group
 -- The members of Group Replication, the state of this one, and whether it is outside of the group.
-SELECT COUNT(*), MAX(IF(member_id IN ('', @@server_uuid), member_state, '')), ({outside})
+SELECT CONCAT(COUNT(*), ' members, this one is ',
+    MAX(IF(member_id IN ('', @@server_uuid), member_state, ''))), ({outside})
   FROM performance_schema.replication_group_members;
