@@ -92,21 +92,16 @@ static struct backend *my_open(const struct uri *uri, struct error *err)
 
 /* ---- `dlock setup` ---- */
 
-/* Are all tables of the strategy there? */
+/* Are all tables of the strategy there? To show a lock reads each of them. */
 static bool is_made(struct mysql_backend *my)
 {
-	static const char create[] = "CREATE TABLE IF NOT EXISTS ";
+	const struct request request = { .name = "dlock-check", .token = "" };
 	struct error ignored = { 0 };
-	char sql[100];
+	struct rows rows = { 0 };
+	int failed = lease_show(&my->base, &request, &rows, &ignored);
 
-	for (const char *text = my->strategy->tables; (text = strstr(text, create));) {
-		text += sizeof(create) - 1;
-		snprintf(sql, sizeof(sql), "SELECT 1 FROM %.*s LIMIT 0", (int)strcspn(text, " ("),
-			 text);
-		if (mysql_run(&my->conn, sql, NULL, NULL, &ignored))
-			return false;
-	}
-	return true;
+	rows_finish(&rows);
+	return !failed && !mysql_is_missing(&my->conn) && !mysql_is_missing(&my->side);
 }
 
 static int make_plan(const struct mysql_backend *my, char **plan, struct error *err)
