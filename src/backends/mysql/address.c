@@ -11,11 +11,10 @@
 #include "base/memory.h"
 
 /*
- * Copy an optional parameter. A path may begin with "~/", the home directory. Returns 0, or -1 and
+ * Copy an optional parameter, which may begin with "~/", the home directory. Returns 0, or -1 and
  * sets *err.
  */
-static int copy_param(char **to, const struct uri *uri, const char *name, bool is_path,
-		      struct error *err)
+static int copy_param(char **to, const struct uri *uri, const char *name, struct error *err)
 {
 	const char *value = uri_param(uri, name), *home = getenv("HOME");
 
@@ -24,7 +23,7 @@ static int copy_param(char **to, const struct uri *uri, const char *name, bool i
 	if (!value[0])
 		return error_set(err, ERROR_USAGE, 0, "parameter '%s' for %.32s: empty", name,
 				 uri->scheme);
-	if (!is_path || strncmp(value, "~/", 2) != 0 || !home)
+	if (strncmp(value, "~/", 2) != 0 || !home)
 		*to = memory_copy(value);
 	else
 		*to = memory_format("%s%s", home, value + 1);
@@ -35,9 +34,9 @@ static int read_tls(struct mysql_address *address, const struct uri *uri, struct
 {
 	const char *mode = uri_param(uri, "ssl-mode");
 
-	if (copy_param(&address->ca, uri, "ssl-ca", true, err) ||
-	    copy_param(&address->cert, uri, "ssl-cert", true, err) ||
-	    copy_param(&address->key, uri, "ssl-key", true, err))
+	if (copy_param(&address->ca, uri, "ssl-ca", err) ||
+	    copy_param(&address->cert, uri, "ssl-cert", err) ||
+	    copy_param(&address->key, uri, "ssl-key", err))
 		return -1;
 	if (!mode) {
 		/* A user who names an authority wants the certificate verified. */
@@ -103,9 +102,9 @@ static int read_hosts(struct mysql_address *address, const struct uri *uri, stru
 
 int mysql_address_init(struct mysql_address *address, const struct uri *uri, struct error *err)
 {
-	if (copy_param(&address->socket, uri, "socket", true, err) ||
-	    copy_param(&address->defaults_file, uri, "defaults-file", true, err) ||
-	    copy_param(&address->defaults_group, uri, "defaults-group", false, err) ||
+	if (copy_param(&address->socket, uri, "socket", err) ||
+	    copy_param(&address->defaults_file, uri, "defaults-file", err) ||
+	    copy_param(&address->defaults_group, uri, "defaults-group", err) ||
 	    read_tls(address, uri, err) || read_hosts(address, uri, err))
 		return -1;
 	if (uri->path[0] && uri->path[1])

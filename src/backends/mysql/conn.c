@@ -132,13 +132,6 @@ static bool end_bound(void)
 
 /* ---- opening ---- */
 
-/* Options of the socket that the library does not set; harmless for a Unix socket. */
-static void tune_socket(int fd)
-{
-	fcntl(fd, F_SETFD, FD_CLOEXEC);
-	net_keep_alive(fd);
-}
-
 static void set_tls(MYSQL *mysql, const struct mysql_address *address)
 {
 #ifdef MARIADB_PACKAGE_VERSION
@@ -223,7 +216,9 @@ static int connect_host(struct mysql_conn *conn, int64_t deadline_ms, struct err
 	passed = end_bound();
 	conn->number = (int64_t)mysql_thread_id(mysql);
 	conn->fresh = true;
-	tune_socket(mysql_conn_fd(conn));
+	/* The library sets neither. The second one is harmless for a Unix socket. */
+	fcntl(mysql_conn_fd(conn), F_SETFD, FD_CLOEXEC);
+	net_keep_alive(mysql_conn_fd(conn));
 	api_forbid_reconnect(mysql);
 	if (passed)
 		error_set(err, ERROR_UNAVAILABLE, ETIMEDOUT, "%s: cannot connect", address->label);

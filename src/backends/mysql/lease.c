@@ -48,9 +48,9 @@ static int check_name(const struct mysql_backend *my, const char *name, struct e
 	const size_t most = strategy->name_characters;
 
 	if (most && text_characters(name) > most)
-		return error_set(err, ERROR_USAGE, 0, "%s at most %zu characters, this one has "
-				 "%zu; ?strategy=lease takes longer ones", strategy->names, most,
-				 text_characters(name));
+		return error_set(err, ERROR_USAGE, 0, "with %s a name has at most %zu characters, "
+				 "this one has %zu; ?strategy=lease takes longer ones",
+				 strategy->name, most, text_characters(name));
 	return 0;
 }
 
@@ -189,13 +189,6 @@ enum state {
 	STATE_COLUMNS
 };
 
-/* Options of a request to take the lock, beside struct request. */
-struct how {
-	bool fresh;		/* first try for an empty queue */
-	bool wake;		/* before, wake the first waiter, or remove it if it is dead */
-	int64_t late;		/* remove this waiter, which is late; 0: nobody */
-};
-
 /* Run a statement that tries to take the lock, and make missing tables. */
 static enum outcome request_lock(const struct call *call, const char *sql,
 				 int64_t state[static STATE_COLUMNS], char **newer,
@@ -207,6 +200,8 @@ static enum outcome request_lock(const struct call *call, const char *sql,
 	int slots, failed = mysql_persist(conn, sql, call->values, TAKE_MS, STATE_COLUMNS + 1,
 					  &rows, err);
 
+	memset(state, 0, STATE_COLUMNS * sizeof(state[0]));
+	state[LEFT_MS] = -1;
 	if (failed && mysql_is_missing(conn) && !mysql_make_tables(conn, err))
 		failed = mysql_persist(conn, sql, call->values, TAKE_MS, STATE_COLUMNS + 1, &rows,
 				       err);
@@ -227,67 +222,22 @@ static enum outcome request_lock(const struct call *call, const char *sql,
 									  : OUTCOME_BUSY;
 }
 
-/*
- * Did the answer fail to come in time because the request waited behind those of others? A server
- * that hangs does not answer a release, either.
- */
-static bool is_contended(struct mysql_backend *my, struct mysql_conn *conn,
-			 const struct request *request, const struct error *err)
-{
-	struct error ignored = { 0 };
-
-	return conn->sent && err->errnum == ETIMEDOUT &&
-	       release_entry(my, conn, request, &ignored) != OUTCOME_ERROR;
-}
-
-/* Take the lock with an entry. */
-static enum outcome take_queued(struct call *call, const struct how *how,
+/* Take the lock with an entry, which is made if it is not there. */
+static enum outcome take_queued(struct call *call, int64_t late,
 				int64_t state[static STATE_COLUMNS], char **newer,
 				struct error *err)
 {
 	const struct request *request = call->request;
-	enum outcome outcome = request_lock(call, call->my->strategy->statements->take_sql, state,
-					    newer, err);
+	enum outcome outcome;
 
-	/* Wait for a server that has answered a moment ago. */
-	if (outcome == OUTCOME_ERROR && (how->fresh || how->wake) && request->queue &&
-	    err->kind == ERROR_UNAVAILABLE)
-		return OUTCOME_BUSY;
+	call_set(call, SQL_INT("late", late));
+	outcome = request_lock(call, call->my->strategy->statements->take_sql, state, newer, err);
 	/* Waiters behind a shared hold may hold, too, and behind a slot if one is free. */
 	if (outcome == OUTCOME_HELD && (request->mode == HOLD_SHARED ||
 					state[BEFORE] + 1 < request->slots))
 		wake_waiters(call, "");
 	if (outcome == OUTCOME_BUSY && request->replaces && state[POSITION])
 		wake_waiters(call, request->text);
-	return outcome;
-}
-
-/* Try to take the lock. LOST: a newer waiter has replaced ours, *newer, which the caller frees. */
-static enum outcome take_lock(struct mysql_backend *my, struct mysql_conn *conn,
-			      const struct request *request, const struct how *how,
-			      int64_t state[static STATE_COLUMNS], char **newer,
-			      struct error *err)
-{
-	enum outcome outcome = OUTCOME_BUSY;
-	struct call call;
-
-	memset(state, 0, STATE_COLUMNS * sizeof(state[0]));
-	state[LEFT_MS] = -1;
-	call_begin(&call, my, conn, request);
-	call_set(&call, SQL_INT("late", how->late));
-	call_set(&call, SQL_INT("queue", request->queue));
-	call_set(&call, SQL_INT("replaces", request->replaces && request->queue));
-	if (how->wake)
-		wake_waiters(&call, "");
-	if (how->fresh)
-		outcome = request_lock(&call, my->strategy->statements->try_sql, state, newer, err);
-	/* Without a wait, write nothing. Only the other statement compares slots. */
-	if (outcome == OUTCOME_BUSY &&
-	    (request->queue || !state[EXCLUDED] || request->mode == HOLD_SLOT))
-		outcome = take_queued(&call, how, state, newer, err);
-	if (outcome == OUTCOME_ERROR && (how->fresh || !request->queue) &&
-	    is_contended(my, conn, request, err))
-		return OUTCOME_BUSY;
 	return outcome;
 }
 
@@ -313,6 +263,60 @@ static int64_t choose_check(struct mysql_backend *my, const int64_t state[static
 		return late_ms ? check_ms : 0;
 	/* The next one removes it. The others check later, one after the other. */
 	return clock_earlier(check_ms, late_ms + (state[WAITING] - 1) * HOLD_LATE_MS);
+}
+
+/*
+ * Is the server there, although it has not answered? It has answered a moment ago, or it answers a
+ * release: then the request has waited behind those of others.
+ */
+static bool is_contended(struct mysql_backend *my, const struct request *request, bool answered,
+			 const struct error *err)
+{
+	struct error ignored = { 0 };
+
+	if (answered && request->queue)
+		return err->kind == ERROR_UNAVAILABLE;
+	return my->conn.sent && err->errnum == ETIMEDOUT &&
+	       release_entry(my, &my->conn, request, &ignored) != OUTCOME_ERROR;
+}
+
+/* Try to take the lock. LOST: a newer waiter has replaced ours, *newer, which the caller frees. */
+static enum outcome take_lock(struct mysql_backend *my, const struct request *request,
+			      int64_t state[static STATE_COLUMNS], char **newer,
+			      struct error *err)
+{
+	const char *try_sql = my->strategy->statements->try_sql;
+	const bool enters = !my->position;
+	bool fresh = enters, answered = false;
+	enum outcome outcome = OUTCOME_BUSY;
+	int64_t late = 0;
+	struct call call;
+
+	call_begin(&call, my, &my->conn, request);
+	if (enters && try_sql) {
+		outcome = request_lock(&call, try_sql, state, newer, err);
+		answered = outcome == OUTCOME_BUSY;
+		/* Without a wait, write nothing. Only the other statement compares slots. */
+		if (answered && !request->queue && state[EXCLUDED] && request->mode != HOLD_SLOT)
+			return outcome;
+	}
+	while (outcome == OUTCOME_BUSY) {
+		outcome = take_queued(&call, late, state, newer, err);
+		if (outcome != OUTCOME_BUSY)
+			break;
+		my->check_ms = choose_check(my, state);
+		/* A newcomer cannot know for how long the first waiter has been late. */
+		if (!state[LATE] || (!fresh && (my->check_ms || !request->queue)))
+			return outcome;
+		late = my->check_ms ? 0 : state[LATE];
+		fresh = false;
+		answered = true;
+		/* Wake the first waiter, or remove it if it is dead. */
+		wake_waiters(&call, "");
+	}
+	if (outcome == OUTCOME_ERROR && enters && is_contended(my, request, answered, err))
+		return OUTCOME_BUSY;
+	return outcome;
 }
 
 /* Sleep in the server until the statement ends. If the server hangs, retry_ms ends the wait. */
@@ -380,7 +384,6 @@ static enum outcome take_entry(struct mysql_backend *my, const struct request *r
 {
 	const bool polls = !my->strategy->statements->try_sql, enters = !my->position;
 	int64_t state[STATE_COLUMNS];
-	struct how how = { .fresh = enters && !polls };
 	enum outcome outcome;
 
 	if (wake_up(my, request, err))
@@ -390,19 +393,8 @@ static enum outcome take_entry(struct mysql_backend *my, const struct request *r
 		fall_asleep(my, request, grant);
 		return OUTCOME_BUSY;
 	}
-	for (;;) {
-		grant->sent_ms = clock_boot_ms();
-		outcome = take_lock(my, &my->conn, request, &how, state, &grant->newer, err);
-		if (outcome != OUTCOME_BUSY)
-			break;
-		my->check_ms = choose_check(my, state);
-		/* A newcomer cannot know for how long the first waiter has been late. */
-		if (!state[LATE] || (!how.fresh && (my->check_ms || !request->queue)))
-			break;
-		how.late = my->check_ms ? 0 : state[LATE];
-		how.fresh = false;
-		how.wake = true;
-	}
+	grant->sent_ms = clock_boot_ms();
+	outcome = take_lock(my, request, state, &grant->newer, err);
 	my->position = outcome == OUTCOME_BUSY && request->queue ? state[POSITION] : 0;
 	my->fence = grant->fence = (uint64_t)state[NUMBER];
 	grant->ttl_ms = request->ttl_ms;

@@ -40,6 +40,8 @@ void call_begin(struct call *call, struct mysql_backend *my, struct mysql_conn *
 	call_set(call, SQL_INT("ttl", request->ttl_ms * 1000));
 	call_set(call, SQL_INT("keep", request->keep_ms * 1000));
 	call_set(call, SQL_INT("alive", ALIVE_US));
+	call_set(call, SQL_INT("queue", request->queue));
+	call_set(call, SQL_INT("replaces", request->replaces && request->queue));
 	call_set(call, SQL_TEXT("newer", ""));
 	call_set(call, SQL_PART("conn", "conn"));
 	if (my->strategy->statements->set_values)

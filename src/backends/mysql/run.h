@@ -36,9 +36,7 @@ struct mysql_strategy {
 	const char *name;		/* as in ?strategy=NAME, or ?dialect=NAME */
 	bool dialect;
 	unsigned int can;		/* of enum backend_can */
-	/* The most characters in a lock's name, 0: no limit; the beginning of the message. */
-	size_t name_characters;
-	const char *names;
+	size_t name_characters;		/* the most in a lock's name; 0: no limit */
 	const char *param;		/* of the URI, beside those of all strategies; or NULL */
 	/* Makes missing tables: for `dlock setup`, and on first use. */
 	const char *tables;
@@ -140,3 +138,10 @@ backend_break_fn lease_break;
 int64_t lease_event(struct backend *backend);
 /* Run the checks of all strategies, and then the strategy's own. */
 int mysql_check(struct backend *backend, struct findings *findings, struct error *err);
+
+/* ---- the dialect shedlock, in shedlock.c ---- */
+
+/* Set values for the statements: {zone}, and {owner} cut to the room of the column. */
+void shedlock_set_values(struct call *call);
+int shedlock_open(struct backend *backend, const struct uri *uri, struct error *err);
+int shedlock_check(struct backend *backend, struct findings *findings, struct error *err);

@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: MIT */
-/* The parts that differ in the dialect shedlock: see shedlock.h. */
-#include "shedlock.h"
+/*
+ * The dialect shedlock: a lock is a row of ShedLock's table (sql/shedlock.sql), whose column
+ * locked_by begins with the digest of the token, before the holder record. Waiters poll.
+ */
+#include "run.h"
 
 #include <inttypes.h>
 #include <stdio.h>

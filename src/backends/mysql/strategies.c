@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* The table of strategies: their statements, and what they support. */
 #include "door.h"
-#include "shedlock.h"
 
 static const struct mysql_statements entries = {
 	.try_sql = sql_entries_try,
@@ -36,13 +35,13 @@ const struct mysql_strategy mysql_strategies[] = {
 	  .tables = sql_entries_tables, .grants = sql_entries_grants },
 	/* MySQL manual, "Schema Object Names": identifiers have at most 64 characters. */
 	{ .name = "table", DOOR(door_table), .can = BACKEND_SHARED,
-	  .name_characters = 64, .names = "a table's name has",
+	  .name_characters = 64,
 	  .tables = sql_table_tables, .grants = sql_table_grants },
 	/* The column "name" has room for 64 characters. */
 	{ .name = "shedlock", .dialect = true, .param = "time-zone",
 	  .statements = &shedlock,
 	  .open = shedlock_open, .check = shedlock_check,
-	  .name_characters = 64, .names = "ShedLock's names have",
+	  .name_characters = 64,
 	  .tables = sql_shedlock_tables, .grants = sql_shedlock_grants },
 	{ .name = NULL },
 };
