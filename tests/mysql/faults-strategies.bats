@@ -163,6 +163,58 @@ load strategies
 	my "SET GLOBAL wait_timeout = 28800, GLOBAL idle_transaction_timeout = 0"
 }
 
+# interrupts: from now on the server gets KILL QUERY for a connection of dlock each millisecond, so that
+# some come between two statements of a packet, whose rest the server then drops without an error.
+# Sets INTERRUPTS to the connection that sends them.
+interrupts() {
+	my "CREATE PROCEDURE interrupts() BEGIN
+		DECLARE number BIGINT;
+		DECLARE CONTINUE HANDLER FOR SQLEXCEPTION BEGIN END;
+		WHILE TRUE DO
+			SELECT ID INTO number FROM information_schema.PROCESSLIST WHERE USER = '$MYSQL_USER'
+				ORDER BY RAND() LIMIT 1;
+			SET @interrupt = CONCAT('KILL QUERY ', number);
+			PREPARE interrupt FROM @interrupt;
+			EXECUTE interrupt;
+			DO SLEEP(0.001);
+		END WHILE;
+	END//" --delimiter=//
+	start "$MYSQL_CLIENT" --no-defaults "$MYSQL_PLAIN" --socket="$MYSQL_DIR/sock" --user=root --unbuffered \
+		--skip-column-names "$MYSQL_DATABASE" --execute='SELECT CONNECTION_ID(); CALL interrupts()'
+	line "$OUT" 5
+	INTERRUPTS=$LINE
+}
+
+@test "KILL QUERY at any moment: never two are inside, and no lock is left" {
+	local n
+	for strategy in lease "${SESSIONS[@]}"; do
+		on "$strategy"
+		"$DLOCK" run "$LOCK" -- true
+		interrupts
+		local runs=() other=$PID
+		for n in 1 2 3 4; do
+			start sh -c 'for n in 1 2 3 4; do
+				"$DLOCK" run -t 3s -w 20s "$LOCK" -- sh -c "flock -n -E 99 inside sleep 0.01
+					[ \$? != 99 ] || echo overlap >>overlaps
+					echo ran >>ran"
+				echo "$?" >>codes
+			done'
+			runs+=("$PID")
+		done
+		for n in "${runs[@]}"; do
+			join "$n" 100
+		done
+		my "KILL $INTERRUPTS; DROP PROCEDURE interrupts"
+		join "$other"
+		[[ ! -e overlaps ]] || fail "$STRATEGY: two were inside"
+		[[ -s ran ]] || fail "$STRATEGY: nobody was inside: $(sort codes | uniq -c)"
+		not grep -Evq '^(0|12[234])$' codes
+		rm -f ran codes
+		wait_until 5 is_free
+		run -0 "$DLOCK" run -w 5s "$LOCK" -- true
+	done
+}
+
 @test "server frozen: the command is dead in time, and nobody was let in before" {
 	private_mysql
 	for strategy in "${ALL[@]}"; do
