@@ -30,7 +30,7 @@ struct door_kind {
 	 * precedes the end of the sleep.
 	 */
 	const char *pass_sql;
-	const char *prove_sql;		/* gives the row of struct door_answer */
+	const char *prove_sql;		/* gives the row of enum answer */
 	const char *open_sql;		/* lets the next client in */
 	/* Fails with contention when the door is taken, or gives the number of its connection. */
 	const char *probe_sql;

@@ -454,7 +454,9 @@ static enum outcome pass_door(struct mysql_backend *my, const struct request *re
 		outcome = extend_entry(my, &my->side, request, request->ttl_ms, err);
 	grant->ttl_ms = request->ttl_ms;
 	grant->fence = my->fence;
-	if (outcome != OUTCOME_HELD && !my->at_door)
+	if (outcome == OUTCOME_HELD)
+		grant->hold_fd = mysql_conn_fd(&my->conn);
+	else if (!my->at_door)
 		door_drop(my);
 	return outcome;
 }
@@ -515,11 +517,7 @@ enum outcome lease_acquire(struct backend *backend, const struct request *reques
 	if (door)
 		entry.ttl_ms = door_ttl_ms(request);
 	outcome = my->at_door ? OUTCOME_HELD : take_entry(my, &entry, grant, err);
-	if (outcome == OUTCOME_HELD && door)
-		outcome = pass_door(my, &entry, grant, err);
-	if (outcome == OUTCOME_HELD && door)
-		grant->hold_fd = mysql_conn_fd(&my->conn);
-	return outcome;
+	return outcome == OUTCOME_HELD && door ? pass_door(my, &entry, grant, err) : outcome;
 }
 
 int64_t lease_event(struct backend *backend)

@@ -30,10 +30,10 @@ void call_begin(struct call *call, struct mysql_backend *my, struct mysql_conn *
 	call->my = my;
 	call->conn = conn;
 	call->request = request;
-	sha256(token, strlen(token), call->digest);
+	sha256(token, strlen(token), my->digest);
 	call->values[0] = SQL_LAST;
 	call_set(call, SQL_TEXT("name", request->name ? request->name : ""));
-	call_set(call, SQL_BLOB("token", call->digest, sizeof(call->digest)));
+	call_set(call, SQL_BLOB("token", my->digest, sizeof(my->digest)));
 	call_set(call, SQL_TEXT("strategy", my->strategy->name));
 	call_set(call, text ? SQL_TEXT("owner", text) : SQL_PART("owner", "NULL"));
 	call_set(call, SQL_INT("mode", mode));
@@ -75,17 +75,14 @@ int mysql_start(struct mysql_conn *conn, const char *sql, const struct sql_value
 static int prepare_conn(struct mysql_conn *conn, struct error *err)
 {
 	MYSQL_RES *rows;
-	int failed = 0;
 
 	if (conn->pending && !conn->session)
 		mysql_conn_close(conn);
 	if (conn->pending) {
-		failed = mysql_conn_receive(conn, &rows, err);
+		mysql_conn_receive(conn, &rows, err);
 		mysql_free_result(rows);
 	}
-	if (failed && (conn->pending || !conn->mysql))
-		return -1;
-	return mysql_conn_open(conn, err);
+	return conn->pending ? -1 : mysql_conn_open(conn, err);
 }
 
 /* Run sql once. */
@@ -106,18 +103,19 @@ static int run_once(struct mysql_conn *conn, const char *sql, const struct sql_v
 }
 
 /* End a request that is still running, because it could take a lock after its release. */
-static void end_stale(struct mysql_conn *conn, const struct sql_value values[])
+static void end_stale(struct mysql_conn *conn)
 {
-	struct sql_value stale[] = { SQL_INT("stale", conn->address->stale), SQL_LAST, SQL_LAST };
+	const struct mysql_backend *my = mysql_from_backend(conn->backend);
+	const struct sql_value values[] = {
+		SQL_INT("stale", my->address.stale),
+		SQL_BLOB("token", my->digest, sizeof(my->digest)), SQL_LAST
+	};
 	struct error ignored = { 0 };
 
-	for (; values && values->key; values++)
-		if (!strcmp(values->key, "token"))
-			stale[1] = *values;
-	if (!stale[1].key || mysql_conn_open(conn, &ignored))
+	if (mysql_conn_open(conn, &ignored))
 		return;
 	conn->address->stale = 0;
-	run_once(conn, sql_end_stale, stale, NULL, &ignored);
+	run_once(conn, sql_end_stale, values, NULL, &ignored);
 }
 
 bool mysql_is_missing(const struct mysql_conn *conn)
@@ -156,7 +154,7 @@ int mysql_run(struct mysql_conn *conn, const char *sql, const struct sql_value v
 	for (bool again = false;; again = true) {
 		*err = (struct error){ .kind = ERROR_NONE };
 		if (address->stale && !conn->session)
-			end_stale(conn, values);
+			end_stale(conn);
 		if (!run_once(conn, sql, values, rows, err)) {
 			/* Another host has not received the first request. */
 			conn->backend->resent |= again && address->at == sent_to;

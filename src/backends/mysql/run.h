@@ -61,6 +61,7 @@ struct mysql_backend {
 	struct mysql_address address;
 	struct mysql_conn conn;
 	struct mysql_conn side;	/* while conn sleeps, or has to hold a lock */
+	unsigned char digest[SHA256_SIZE];	/* of the token of the last request */
 	char zone[MYSQL_ZONE_SIZE];	/* of the dialect shedlock: its time zone, in SQL */
 	/* Of lease.c: */
 	int64_t position;	/* of our entry that waits; 0: there is none */
@@ -82,15 +83,14 @@ static inline struct mysql_backend *mysql_from_backend(struct backend *backend)
 #define CALL_VALUES 32
 
 /*
- * A request of the engine, and the values for the keys of its statements. They point into the call
- * and into the request, so calls are not copied, and live no longer than the request.
+ * A request of the engine, and the values for the keys of its statements. They point into the call,
+ * the backend and the request, so calls are not copied, and live no longer than the request.
  */
 struct call {
 	struct mysql_backend *my;
 	struct mysql_conn *conn;
 	const struct request *request;
 	struct sql_value values[CALL_VALUES];
-	unsigned char digest[SHA256_SIZE];	/* of the token */
 	char owner[HOLDER_TEXT_SIZE];		/* of the dialect shedlock */
 };
 

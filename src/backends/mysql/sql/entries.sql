@@ -86,8 +86,8 @@ START TRANSACTION;
 DELETE FROM dlock_entries WHERE {lock} AND (expires <= {now} OR place = {late} AND fence = 0);
 INSERT INTO dlock_entries
     (strategy, name, place, token, mode, fence, expires, conn, home, replaces, newer, owner)
-  SELECT {strategy}, {name}, LAST_INSERT_ID(), {token}, {mode}, 0, {now} + {alive}, CONNECTION_ID(), @home,
-    {replaces}, '', {owner} FROM DUAL WHERE NOT {read_only}
+  SELECT {strategy}, {name}, LAST_INSERT_ID(), {token}, {mode}, 0, {now} + {alive},
+    CONNECTION_ID(), @home, {replaces}, '', {owner} FROM DUAL WHERE NOT {read_only}
   ON DUPLICATE KEY UPDATE conn = CONNECTION_ID(), home = @home,
     expires = GREATEST(dlock_entries.expires, {now} + {alive});
 SELECT COALESCE(MAX(place), 0), COALESCE(MAX(fence), 0), COALESCE(MAX(newer), ''), {now} + {ttl}
@@ -184,6 +184,7 @@ SET @done = ROW_COUNT();
 {entries_waiters}
 
 -- name: entries_renew
+-- {conn} is the column itself, except for an entry with a door: see the table above.
 UPDATE dlock_entries SET expires = {now} + {ttl}, owner = COALESCE({owner}, owner), conn = {conn}
   WHERE {lock} AND token = {token} AND fence > 0 AND expires > {now} AND {writable};
 SELECT ROW_COUNT(), 0, 0, 0;
