@@ -24,29 +24,6 @@ static const char *const info_fields[] = {
 	[LIMIT] = "maxmemory", [POLICY] = "maxmemory_policy",
 };
 
-struct rule {
-	const char *topic;
-	bool applies;
-	enum severity severity;
-	const char *before, *fact, *behind, *remedy;
-};
-
-/* Add the first rule of each topic that applies. Without INFO, the one about it is the last. */
-static void report_rules(const struct rule *rules, size_t count, struct findings *findings)
-{
-	const char *topic = "";
-
-	for (size_t i = 0; i < count; i++) {
-		if (!rules[i].applies || !strcmp(rules[i].topic, topic))
-			continue;
-		topic = rules[i].topic;
-		findings_add(findings, rules[i].severity, topic, rules[i].remedy, "%s%.180s%s",
-			     rules[i].before, rules[i].fact, rules[i].behind);
-		if (!strcmp(topic, "info"))
-			break;
-	}
-}
-
 /* err: why INFO was not answered, or none. */
 static void report_facts(const struct redis_address *address, char facts[static FACTS][32],
 			 const struct error *err, struct findings *findings)
@@ -54,7 +31,7 @@ static void report_facts(const struct redis_address *address, char facts[static 
 	const bool limited = strcmp(facts[LIMIT], "0") != 0, durable = facts[AOF][0] == '1';
 	const bool local = net_is_local(address->at.port ? address->at.host : NULL);
 	const long replicas = strtol(facts[REPLICAS], NULL, 10);
-	const struct rule rules[] = {
+	const struct finding_rule way[] = {
 		{ "transport", address->encrypted && !address->tls.insecure, FINDING_OK,
 		  "encrypted, and the server's certificate was verified", "", "", NULL },
 		{ "transport", local, FINDING_OK, "does not leave this host", "", "", NULL },
@@ -67,6 +44,8 @@ static void report_facts(const struct redis_address *address, char facts[static 
 		  "encrypt it (TLS, see dlock-redis(7)), or use a private network" },
 		{ "info", !facts[VERSION][0], FINDING_WARNING, "cannot be read: ", err->message, "",
 		  "allow INFO, to have version, role, persistence and memory checked" },
+	};
+	const struct finding_rule rules[] = {
 		{ "version", strtol(facts[VERSION], NULL, 10) < 5, FINDING_ERROR, "Redis ",
 		  facts[VERSION], " is too old", "use Redis 5 or newer" },
 		{ "version", facts[VALKEY][0], FINDING_OK, "Valkey ", facts[VALKEY], "", NULL },
@@ -99,7 +78,9 @@ static void report_facts(const struct redis_address *address, char facts[static 
 		{ "eviction", true, FINDING_OK, "no memory limit", "", "", NULL },
 	};
 
-	report_rules(rules, sizeof(rules) / sizeof(rules[0]), findings);
+	findings_add_rules(findings, way, sizeof(way) / sizeof(way[0]));
+	if (facts[VERSION][0])
+		findings_add_rules(findings, rules, sizeof(rules) / sizeof(rules[0]));
 }
 
 static void check_info(struct redis_client *client, struct findings *findings)
