@@ -727,9 +727,9 @@ acl() {
 		acl +asking
 	} | sed -n 's/^+//p' >>found
 	# a list of words may begin in the next line
-	sed '/= {$/ { N; s/\n[[:space:]]*/ /; }' "$TOP"/src/backends/redis/*.c | grep -oE 'argv?\[.*= ("|\{ ")[A-Z]+"|\[\](\)| =) ?\{ "[A-Z]+"' |
+	sed '/= {$/ { N; s/\n[[:space:]]*/ /; }' "$TOP"/src/backends/redis/*.c | grep -oE 'argv?\[.*= ("|\{ ")[A-Z]+"|send_before\(conn, "[A-Z]+"|\[\](\)| =) ?\{ "[A-Z]+"' |
 		sed 's/"$//; s/.*"//' | tr '[:upper:]' '[:lower:]' | sed 's/^config$/config|get/; s/^cluster$/cluster|slots/' |
-		grep -vxe auth -e sentinel >>wanted # to log in needs no permission; sentinels have users of their own
+		grep -vxe auth -e ssubscribe -e sentinel >>wanted # to log in needs no permission; sentinels have users of their own
 	same wanted found "commands of operators"
 	{
 		acl '~redisson_*'
