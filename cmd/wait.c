@@ -62,10 +62,9 @@ static int wait_for_lock(struct session *session, int64_t started_ms, int64_t un
 	if (failed)
 		return -1;
 	if (wait->holder_known)
-		log_failed_run(&result, 0);
-	else
-		log_print(LEVEL_STEP, "free");
-	return wait->holder_known;
+		return log_failed_run(&result, 1);
+	log_print(LEVEL_STEP, "free");
+	return 0;
 }
 
 /* Returns the exit status, or -1 with *err. */
