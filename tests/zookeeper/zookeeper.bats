@@ -240,22 +240,6 @@ left_or_again() {
 	waiters 0 || { waiters 1 && alive "$PID"; }
 }
 
-# living_runs MOST PID DEAD...: kills these processes, and within MOST ms after a release the waiter
-# PID has run
-living_runs() {
-	local start
-	kill -KILL "${@:3}"
-	wait_until 5 ended "${@:3}"
-	now
-	start=$NOW
-	release
-	join "$2" 10
-	now
-	took $((NOW - start)) 0 "$1"
-	[[ -e ran && ! -e dead ]]
-	wait_until 2 no_places
-}
-
 @test "dead waiters are skipped" {
 	hold --
 	local n dead=()
@@ -266,7 +250,8 @@ living_runs() {
 	done
 	wait_in_line 4 -- touch ran
 	# The contract allows 1 s for each.
-	living_runs 4000 "$PID" "${dead[@]}"
+	passes_dead 4000 "$PID" "${dead[@]}"
+	wait_until 2 no_places
 }
 
 @test "a dead waiter far behind delays the next by about a second when its turn comes" {
@@ -279,7 +264,8 @@ living_runs() {
 	# shellcheck disable=SC2207 # words
 	dead=("$PID" $(tree "$PID"))
 	wait_in_line 13 -- touch ran
-	living_runs 3500 "$PID" "${dead[@]}"
+	passes_dead 3500 "$PID" "${dead[@]}"
+	wait_until 2 no_places
 }
 
 @test "a hung waiter delays the next by 5 s at most, and still gets its turn" {
