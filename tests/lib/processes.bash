@@ -147,14 +147,25 @@ line() {
 # strays: pids of all processes that carry this test's mark in their environment
 strays() {
 	local file pid
-	# without the mark for grep itself
 	while read -r file; do
 		pid=${file#/proc/}
 		pid=${pid%/environ}
 		if alive "$pid"; then
 			echo "$pid"
 		fi
-	done < <(DLOCK_TEST_MARK='' grep -lzsxF -- "DLOCK_TEST_MARK=$MARK" /proc/[0-9]*/environ)
+	done < <(marked)
+}
+
+# marked: prints the path /proc/PID/environ of each of them, and of zombies. Processes that are older
+# than the test have lower pids, unless the kernel has begun again with the lowest.
+marked() {
+	local file pid files=()
+	for file in /proc/[0-9]*/environ; do
+		pid=${file#/proc/}
+		((BASHPID > $$ && ${pid%/environ} < $$)) || files+=("$file")
+	done
+	# without the mark for grep itself
+	DLOCK_TEST_MARK='' grep -lzsxF -- "DLOCK_TEST_MARK=$MARK" "${files[@]}"
 }
 
 no_strays() {
