@@ -25,7 +25,7 @@ static void write_again(const struct file_record *record, int fd, int place)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-	char *entry = fuzz_text(data, size), name[256], path[FILE_PATH_SIZE];
+	char *entry = fuzz_text(data, size), name[256], *path;
 	struct file_record record;
 	int fd = memfd_create("record", 0);
 	int place = 0;
@@ -42,8 +42,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	close(fd);
 	if (file_path_decode(entry, name, sizeof(name))) {
 		INVARIANT(strlen(name) < sizeof(name));
-		file_path_make("/d", name, path);
+		path = file_path_make("/d", name);
 		INVARIANT(!strncmp(path, "/d/", 3) && strlen(path) < 3 + 256 + sizeof(".lock"));
+		free(path);
 	}
 	free(entry);
 	return 0;

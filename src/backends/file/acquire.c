@@ -137,7 +137,7 @@ static enum outcome open_and_try(struct file_backend *file, const struct request
 	struct pollfd watch = { .fd = -1, .events = POLLIN };
 	enum outcome outcome;
 
-	if (file_lock_open(&file->lock, true, err))
+	if (file_lock_open(&file->lock, request->name, true, err))
 		return OUTCOME_ERROR;
 	if (watches)
 		watch.fd = watch_file(&file->lock);
@@ -166,7 +166,6 @@ enum outcome file_acquire(struct backend *backend, const struct request *request
 			  FILE_RECORDS - 1);
 		return OUTCOME_ERROR;
 	}
-	file_lock_init(&file->lock, file, request->name);
 	do
 		outcome = open_and_try(file, request, err);
 	while (outcome == OUTCOME_LOST);

@@ -49,7 +49,7 @@ static struct backend *file_open(const struct uri *uri, struct error *err)
 	file->base.session = true;
 	file->base.can = BACKEND_SHARED | BACKEND_SLOTS;
 	file->directory = memory_copy(directory);
-	file->lock.fd = -1;
+	file->lock = (struct file_lock){ .file = file, .fd = -1 };
 	return &file->base;
 }
 
@@ -119,12 +119,10 @@ static void make_like(int fd, int old)
 static enum outcome replace_file(const struct file_lock *lock, uint64_t fence, struct error *err)
 {
 	const struct file_record record = { .fence = fence };
-	char fresh[FILE_PATH_SIZE];
-	int fd, failed;
+	char *fresh = memory_format("%s/.new-XXXXXX", lock->file->directory);
+	const int fd = mkostemp(fresh, O_CLOEXEC);
+	int failed;
 
-	snprintf(fresh, sizeof(fresh), "%.*s/.new-XXXXXX", FILE_DIRECTORY_MAX,
-		 lock->file->directory);
-	fd = mkostemp(fresh, O_CLOEXEC);
 	if (fd >= 0)
 		make_like(fd, lock->fd);
 	failed = fd < 0 || file_record_write(&record, fd, 0) || rename(fresh, lock->path);
@@ -134,6 +132,7 @@ static enum outcome replace_file(const struct file_lock *lock, uint64_t fence, s
 		unlink(fresh);
 	if (fd >= 0)
 		close(fd);
+	free(fresh);
 	return failed ? OUTCOME_ERROR : OUTCOME_HELD;
 }
 

@@ -31,13 +31,6 @@ _Static_assert(sizeof(off_t) >= sizeof(int64_t), "needs -D_FILE_OFFSET_BITS=64")
 #define PAUSE_FIRST_US 50
 #define PAUSE_LAST_US 5000
 
-void file_lock_init(struct file_lock *lock, const struct file_backend *file, const char *name)
-{
-	lock->file = file;
-	lock->fd = -1;
-	file_path_make(file->directory, name, lock->path);
-}
-
 /* Refuse a file that is no lock file, before it is locked. */
 static int check_file(const struct file_lock *lock, struct error *err)
 {
@@ -72,11 +65,13 @@ static int cannot_open(const struct file_lock *lock, struct error *err)
 			 "cannot open %s", lock->path);
 }
 
-int file_lock_open(struct file_lock *lock, bool make, struct error *err)
+int file_lock_open(struct file_lock *lock, const char *name, bool make, struct error *err)
 {
 	/* O_NONBLOCK: a FIFO must not block us. */
 	const int flags = O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC | O_NOCTTY;
+	int failed;
 
+	lock->path = file_path_make(lock->file->directory, name);
 	/*
 	 * Never O_CREAT on an existing file: in sticky directories the kernel forbids this for
 	 * files of other users (fs.protected_regular).
@@ -88,12 +83,10 @@ int file_lock_open(struct file_lock *lock, bool make, struct error *err)
 	} while (lock->fd < 0 && errno == EEXIST);
 	if (lock->fd < 0 && errno == ENOENT && !make)
 		return 1;
-	if (lock->fd < 0)
-		return cannot_open(lock, err);
-	if (!check_file(lock, err))
-		return 0;
-	file_lock_close(lock);
-	return -1;
+	failed = lock->fd < 0 ? cannot_open(lock, err) : check_file(lock, err);
+	if (failed)
+		file_lock_close(lock);
+	return failed;
 }
 
 void file_lock_close(struct file_lock *lock)
@@ -101,6 +94,8 @@ void file_lock_close(struct file_lock *lock)
 	if (lock->fd >= 0)
 		close(lock->fd);
 	lock->fd = -1;
+	free(lock->path);
+	lock->path = NULL;
 }
 
 bool file_lock_current(const struct file_lock *lock)
@@ -242,8 +237,8 @@ int file_inspect(const struct file_backend *file, const char *name, struct file_
 	int failed;
 
 	*state = (struct file_state){ .taken = FILE_FREE };
-	file_lock_init(lock, file, name);
-	failed = file_lock_open(lock, false, err);
+	*lock = (struct file_lock){ .file = file, .fd = -1 };
+	failed = file_lock_open(lock, name, false, err);
 	if (failed)
 		return failed < 0 ? -1 : 0;
 	/* If a process is stopped in the section, read without it. */

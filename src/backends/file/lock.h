@@ -68,7 +68,7 @@ unsigned long file_record_space(void);
 struct file_lock {
 	const struct file_backend *file;	/* it has the directory and the timeout */
 	int fd;			/* -1: not open */
-	char path[FILE_PATH_SIZE];
+	char *path;		/* between file_lock_open() and file_lock_close() */
 };
 
 struct file_backend {
@@ -86,15 +86,12 @@ static inline struct file_backend *file_from_backend(struct backend *backend)
 
 /* ---- the file: lock.c ---- */
 
-/* Make *lock the file of name, without opening it. */
-void file_lock_init(struct file_lock *lock, const struct file_backend *file, const char *name);
-
 /*
- * Open the file, and make it if it is missing and make is set. A symbolic link, anything but a
+ * Open the file of name, and make it if it is missing and make is set. A symbolic link, anything but a
  * regular file, or a file with a second hard link is refused. Returns 0; or 1 if there is no file;
- * or -1 and sets *err.
+ * or -1 and sets *err. After 0 and 1 the caller calls file_lock_close().
  */
-int file_lock_open(struct file_lock *lock, bool make, struct error *err);
+int file_lock_open(struct file_lock *lock, const char *name, bool make, struct error *err);
 
 /*
  * Close the file, if it is open. This leaves the section, and frees locks that have no other

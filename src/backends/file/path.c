@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "base/error.h"
+#include "base/memory.h"
 #include "lock/uri.h"
 
 #define SUFFIX ".lock"
@@ -114,9 +115,12 @@ static char *encode_name(const char *name, char *encoded)
 	return to;
 }
 
-void file_path_make(const char *directory, const char *name, char path[static FILE_PATH_SIZE])
+char *file_path_make(const char *directory, const char *name)
 {
+	char *path = memory_resize(NULL, strlen(directory) + FILE_NAME_SIZE, 1);
+
 	strcpy(encode_name(name, stpcpy(stpcpy(path, directory), "/")), SUFFIX);
+	return path;
 }
 
 bool file_path_decode(const char *entry, char *name, size_t size)

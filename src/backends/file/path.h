@@ -8,9 +8,9 @@
 
 struct error;
 
-#define FILE_PATH_SIZE 4096
-/* Behind a directory of this length there is room for any file name. */
-#define FILE_DIRECTORY_MAX (FILE_PATH_SIZE - 300)
+/* A path that the kernel takes has room for any file name behind a directory of this length. */
+#define FILE_NAME_SIZE 300
+#define FILE_DIRECTORY_MAX (4096 - FILE_NAME_SIZE)
 
 #define FILE_DEFAULT_SIZE 40
 
@@ -29,11 +29,11 @@ char *file_path_default(struct error *err);
 bool file_path_of_user(uid_t user, int number, char path[static FILE_DEFAULT_SIZE]);
 
 /*
- * Write the path of a lock's file: DIRECTORY/NAME.lock. In the name '%', '/' and a leading '.'
+ * Return the path of a lock's file, for free(): DIRECTORY/NAME.lock. In the name '%', '/' and a leading '.'
  * become %XX. If this is too long for a file name, the name is unchanged behind a leading \001,
  * with \002 for a slash: control bytes, which no lock's name has.
  */
-void file_path_make(const char *directory, const char *name, char path[static FILE_PATH_SIZE]);
+char *file_path_make(const char *directory, const char *name);
 
 /* Write the lock's name for a directory entry NAME.lock. False: it is no lock file. */
 bool file_path_decode(const char *entry, char *name, size_t size);

@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
+#include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -36,16 +37,17 @@ bool file_record_read(struct file_record *record, int fd, int number)
 
 int file_record_write(const struct file_record *record, int fd, int number)
 {
-	char text[FILE_RECORD_SIZE], line[FILE_RECORD_SIZE + 1], mode[TEXT_DIGITS_SIZE];
+	char line[FILE_RECORD_SIZE], mode[TEXT_DIGITS_SIZE];
 	ssize_t written;
 	int used;
 
-	used = snprintf(text, sizeof(text), "fence %020" PRIu64, record->fence);
+	used = snprintf(line, sizeof(line), "fence %020" PRIu64, record->fence);
 	if (record->id[0])
-		snprintf(text + used, sizeof(text) - (size_t)used, " hold %s %s %d %lu %s",
-			 record->id, hold_mode_text(record->mode, record->slots, mode),
-			 (int)record->pid, record->space, record->text);
-	snprintf(line, sizeof(line), "%-*s\n", FILE_RECORD_SIZE - 1, text);
+		used += snprintf(line + used, sizeof(line) - (size_t)used, " hold %s %s %d %lu %s",
+				 record->id, hold_mode_text(record->mode, record->slots, mode),
+				 (int)record->pid, record->space, record->text);
+	memset(line + used, ' ', sizeof(line) - (size_t)used);
+	line[sizeof(line) - 1] = '\n';
 	written = pwrite(fd, line, FILE_RECORD_SIZE, (off_t)number * FILE_RECORD_SIZE);
 	if (written >= 0 && written < FILE_RECORD_SIZE)
 		errno = ENOSPC;

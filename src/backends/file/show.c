@@ -34,25 +34,23 @@ static void add_process(struct rows *rows, int pid, bool holds, enum hold_mode m
  * Add a row for each process that holds a flock(), or waits for it, in the order of the kernel. A
  * line is "7: FLOCK ADVISORY WRITE PID MAJOR:MINOR:INODE 0 EOF", with "-> " for a waiter.
  */
-static void add_processes(struct rows *rows, const char *path, bool holds)
+static void add_processes(struct rows *rows, const struct stat *file, bool holds)
 {
 	unsigned major_id, minor_id;
 	char line[160], kind[8];
+	FILE *locks = fopen("/proc/locks", "re");
 	unsigned long inode;
-	struct stat info;
-	FILE *locks;
 	int pid;
 
-	locks = stat(path, &info) ? NULL : fopen("/proc/locks", "re");
 	if (!locks)
 		return;
 	while (fgets(line, sizeof(line), locks)) {
 		if (sscanf(line, holds ? "%*s FLOCK %*s %7s %d %x:%x:%lu"
 				       : "%*s -> FLOCK %*s %7s %d %x:%x:%lu",
-			   kind, &pid, &major_id, &minor_id, &inode) != 5 || inode != info.st_ino)
+			   kind, &pid, &major_id, &minor_id, &inode) != 5 || inode != file->st_ino)
 			continue;
 		/* Some file systems have another device number here than for stat(). */
-		if (holds && makedev(major_id, minor_id) != info.st_dev)
+		if (holds && makedev(major_id, minor_id) != file->st_dev)
 			continue;
 		add_process(rows, pid, holds, strcmp(kind, "READ") ? HOLD_EXCLUSIVE : HOLD_SHARED);
 	}
@@ -91,8 +89,8 @@ static void add_hold(struct rows *rows, const struct file_record *hold, const ch
 	row->age_ms = age_ms < 0 ? 0 : age_ms;
 }
 
-static void add_state(struct rows *rows, const char *path, const struct file_state *state,
-		     const char *id)
+static void add_state(struct rows *rows, const struct stat *file,
+		      const struct file_state *state, const char *id)
 {
 	rows->fence = state->fence;
 	if (state->taken == FILE_FREE)
@@ -101,12 +99,12 @@ static void add_state(struct rows *rows, const char *path, const struct file_sta
 		if (state->holds[i].id[0])
 			add_hold(rows, &state->holds[i], id);
 	if (!rows->hold_count)
-		add_processes(rows, path, true);
+		add_processes(rows, file, true);
 	/* The kernel does not show a process of another container. */
 	if (!rows->hold_count)
 		add_process(rows, 0, true,
 			    state->taken == FILE_SHARED ? HOLD_SHARED : HOLD_EXCLUSIVE);
-	add_processes(rows, path, false);
+	add_processes(rows, file, false);
 }
 
 /* ---- all locks ---- */
@@ -187,6 +185,7 @@ int file_show(struct backend *backend, const struct request *request, struct row
 	char id[ROW_ID_SIZE];
 	struct file_state state;
 	struct file_lock lock;
+	struct stat info;
 	bool mine;
 
 	if (!request->name)
@@ -195,9 +194,11 @@ int file_show(struct backend *backend, const struct request *request, struct row
 		file_store(file, NULL);
 	if (file_inspect(file, request->name, &lock, &state, err))
 		return -1;
+	/* Without a file the lock is free. */
+	fstat(lock.fd, &info);
 	file_lock_close(&lock);
 	row_id(request->token, id);
-	add_state(rows, lock.path, &state, id);
+	add_state(rows, &info, &state, id);
 	mine = file_state_find(&state, id) != NULL;
 	file_state_finish(&state);
 	return mine || !request->token[0] ? 0 : check_users(file, request, err);
