@@ -350,19 +350,7 @@ static void end_tree(struct supervisor *s)
 		if (pause_ms < 1000)
 			pause_ms *= 2;
 	}
-}
-
-/*
- * Warn if /proc cannot be used. Called after the start of the command, which it would delay by 0.1
- * ms. A namespace ends without /proc.
- */
-static void check_proc(struct supervisor *s)
-{
-	if (s->run->contain || tree_usable())
-		return;
-	s->without_proc = true;
-	supervisor_log(s, LEVEL_WARNING, "/proc is missing or not that of this PID namespace: "
-		       "processes that leave the command's process group are not found");
+	supervisor_check_proc(s);
 }
 
 /* After a failed message, let the guard end the command or start none. */
@@ -396,7 +384,6 @@ static void run_command(struct supervisor *s)
 	/* After the order, so that the command does not wait for the message. */
 	if (s->protected)
 		supervisor_report_acquired(s);
-	check_proc(s);
 	while (alive) {
 		stop_failed(s);
 		check_ms = check_local(s, check_ms);

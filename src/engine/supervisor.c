@@ -78,12 +78,22 @@ int supervisor_keeper_died(const struct supervisor *s, struct error *err)
 /* The guard's time beyond kill-after before the supervisor acts. */
 #define GUARD_GRACE_MS 500
 
+bool supervisor_check_proc(struct supervisor *s)
+{
+	if (s->without_proc || s->run->contain || tree_usable())
+		return !s->without_proc;
+	s->without_proc = true;
+	supervisor_log(s, LEVEL_WARNING, "/proc is missing or not that of this PID namespace: "
+		       "processes that leave the command's process group are not found");
+	return false;
+}
+
 void supervisor_begin_stop(struct supervisor *s)
 {
 	int64_t grace_ms = lease_kill_after(shared_lease(s->shared).ttl_ms, s->run->kill_after_ms);
 
 	/* Without /proc this process finds the same processes as the guard. */
-	if (s->without_proc)
+	if (!supervisor_check_proc(s))
 		return;
 	s->force_ms = clock_earlier(s->force_ms, clock_boot_ms() + grace_ms + GUARD_GRACE_MS);
 }

@@ -65,7 +65,7 @@ struct supervisor {
 	int64_t continue_ms;		/* when to continue it; CLOCK_NEVER */
 	struct tree_excluded excluded;	/* children from before this program */
 	bool knows_excluded;
-	bool without_proc;		/* no usable /proc: only the command's group is found */
+	bool without_proc;		/* supervisor_check_proc() has warned */
 	bool stuck_reported;		/* a process cannot be signalled */
 
 	bool protected;			/* the lock is, or was, held */
@@ -118,6 +118,12 @@ void supervisor_expire(struct supervisor *s);
 
 /* Report once that --max-run or --until is over, and begin to stop the command. */
 void supervisor_overdue(struct supervisor *s, bool max_run);
+
+/*
+ * Can /proc be used? Otherwise only processes of the command's group are found; warn of this once.
+ * A namespace ends without /proc. Only called when a tree is ended, because it takes 0.1 ms.
+ */
+bool supervisor_check_proc(struct supervisor *s);
 
 /* Limit the time that the guard has to stop the command; then this process ends it. */
 void supervisor_begin_stop(struct supervisor *s);
