@@ -298,10 +298,13 @@ void log_waiting(const struct wait_state *state)
 		clear_live_line();
 		return;
 	}
+	/* Nobody reads the state. */
+	if (log_hooks.tick_ms == CLOCK_NEVER)
+		return;
 	holder_describe(&state->holder, run_elapsed(state->since_ms), holder, sizeof(holder));
 	if (lines.live)
 		show_live_line(state, holder);
-	else if (log_hooks.least == LEVEL_STEP)
+	else
 		print_waiting(state, holder);
 }
 

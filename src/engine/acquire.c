@@ -84,17 +84,15 @@ static int leave_hold(struct supervisor *s, struct acquire_result *result, struc
 /* Acquire inside an outer hold: verify and renew it. NOT_YET: there is no such hold. */
 static enum acquired acquire_nested(struct supervisor *s, struct acquire_result *result)
 {
-	struct keeper_event event;
 	enum acquired acquired;
 
 	s->request.ttl_ms = s->run->asked_ttl_ms;
-	acquired = supervisor_join(s, KEEPER_NEST, &event);
+	acquired = supervisor_join(s, KEEPER_NEST, &result->lease_ms);
 	s->request.ttl_ms = s->run->ttl_ms;
 	if (acquired != ACQUIRED_YES)
 		return acquired;
 	child_end(&s->keeper.child);
 	s->level++;
-	result->lease_ms = event.lease_ms;
 	supervisor_report(s, EVENT_JOINED, LEVEL_STEP, "held already; the outer hold goes on");
 	return ACQUIRED_YES;
 }

@@ -536,18 +536,18 @@ static void release_local(struct supervisor *s)
 static void release_connection(struct supervisor *s)
 {
 	int64_t until_ms = clock_boot_ms() + 2 * s->timeout_ms + KEEPER_GRACE_MS;
-	struct keeper_event event = { .type = KEEPER_RELEASED }, ignored;
 	struct keeper died = s->keeper;
+	const bool is_held = keeper_has_hold(&died);
+	struct keeper_event event;
 
-	if (!keeper_has_hold(&died)) {
-		event.type = KEEPER_LOST;
-		error_set(&event.error, ERROR_UNAVAILABLE, 0, "the server ended the connection");
-	}
 	/* After the lease the record does not matter. */
 	until_ms = clock_earlier(until_ms, s->last_lease.end_ms);
-	if (!keeper_start(s, KEEPER_RELEASE, &ignored.error))
-		supervisor_await_last(s, until_ms, &ignored);
+	if (!keeper_start(s, KEEPER_RELEASE, &event.error))
+		supervisor_await_last(s, until_ms, &event);
 	keeper_drop_hold(&died);
+	event = (struct keeper_event){ .type = is_held ? KEEPER_RELEASED : KEEPER_LOST };
+	if (!is_held)
+		error_set(&event.error, ERROR_UNAVAILABLE, 0, "the server ended the connection");
 	handle_released(s, &event, false);
 }
 
@@ -639,9 +639,9 @@ static void run_on_lost(const struct supervisor *s)
 /* Join an outer hold, or acquire; run the command; release. */
 static void run_protected(struct supervisor *s)
 {
-	struct keeper_event event;
+	int64_t ignored_ms;
 	struct error err = { 0 };
-	enum acquired acquired = supervisor_join(s, KEEPER_JOIN, &event);
+	enum acquired acquired = supervisor_join(s, KEEPER_JOIN, &ignored_ms);
 
 	if (s->joined) {
 		s->protected = true;

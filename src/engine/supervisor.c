@@ -386,7 +386,8 @@ static void view_local(struct supervisor *s)
 	struct rows view;
 	struct error ignored = { 0 };
 
-	if (hold_show(s->backend, s->run->name, s->token, &view, &ignored))
+	/* Without the token, which no hold has yet. */
+	if (hold_show(s->backend, s->run->name, "", &view, &ignored))
 		return;
 	run_view(&seen, &view);
 	store_wait(s, &seen);
@@ -641,10 +642,10 @@ static enum acquired refuse_token(struct supervisor *s, enum token_scope scope,
 	return ACQUIRED_NO;
 }
 
-enum acquired supervisor_join(struct supervisor *s, enum keeper_mode mode,
-			      struct keeper_event *event)
+enum acquired supervisor_join(struct supervisor *s, enum keeper_mode mode, int64_t *lease_ms)
 {
 	struct error *err = &s->result->error;
+	struct keeper_event event;
 	bool interrupted;
 	enum token_scope scope;
 
@@ -663,16 +664,17 @@ enum acquired supervisor_join(struct supervisor *s, enum keeper_mode mode,
 	do {
 		supervisor_sleep(s, CLOCK_NEVER);
 		interrupted = supervisor_interrupted(s);
-	} while (!interrupted && !keeper_event(&s->keeper, event));
-	if (!interrupted && event->type == KEEPER_HELD) {
+	} while (!interrupted && !keeper_event(&s->keeper, &event));
+	if (!interrupted && event.type == KEEPER_HELD) {
+		*lease_ms = event.lease_ms;
 		s->result->end = RUN_EXITED;
 		s->joined = true;
 		s->result->facts.fence = atomic_load(&s->shared->fence);
 		return ACQUIRED_YES;
 	}
-	if (!interrupted && event->type == KEEPER_GONE)
-		supervisor_keeper_died(s, &event->error);
+	if (!interrupted && event.type == KEEPER_GONE)
+		supervisor_keeper_died(s, &event.error);
 	child_end(&s->keeper.child);
 	keeper_drop_hold(&s->keeper);
-	return interrupted ? ACQUIRED_NO : refuse_token(s, scope, event);
+	return interrupted ? ACQUIRED_NO : refuse_token(s, scope, &event);
 }

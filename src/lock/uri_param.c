@@ -146,7 +146,8 @@ int uri_load_passwords(struct uri *uri, const char **exposed, struct error *err)
 char *uri_make_absolute(const char *text)
 {
 	static const char *const files[] = { "password-file", FILE_PARAMS, NULL };
-	char *result = memory_copy(text), *directory = getcwd(NULL, 0), *encoded, *longer, *name;
+	char *directory = strchr(text, '?') ? getcwd(NULL, 0) : NULL;
+	char *result = memory_copy(text), *encoded, *longer, *name;
 	const size_t size = directory ? 3 * strlen(directory) + 1 : 1;
 	size_t length, at;
 	bool relative;
