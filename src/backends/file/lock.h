@@ -87,9 +87,9 @@ static inline struct file_backend *file_from_backend(struct backend *backend)
 /* ---- the file: lock.c ---- */
 
 /*
- * Open the file of name, and make it if it is missing and make is set. A symbolic link, anything but a
- * regular file, or a file with a second hard link is refused. Returns 0; or 1 if there is no file;
- * or -1 and sets *err. After 0 and 1 the caller calls file_lock_close().
+ * Open the file of name, and make it if it is missing and make is set. A symbolic link, anything
+ * but a regular file, or a file with a second hard link is refused. Returns 0; or 1 if there is no
+ * file; or -1 and sets *err. After 0 and 1 the caller calls file_lock_close().
  */
 int file_lock_open(struct file_lock *lock, const char *name, bool make, struct error *err);
 

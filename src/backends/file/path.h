@@ -29,9 +29,9 @@ char *file_path_default(struct error *err);
 bool file_path_of_user(uid_t user, int number, char path[static FILE_DEFAULT_SIZE]);
 
 /*
- * Return the path of a lock's file, for free(): DIRECTORY/NAME.lock. In the name '%', '/' and a leading '.'
- * become %XX. If this is too long for a file name, the name is unchanged behind a leading \001,
- * with \002 for a slash: control bytes, which no lock's name has.
+ * Return the path of a lock's file, for free(): DIRECTORY/NAME.lock. In the name '%', '/' and a
+ * leading '.' become %XX. If this is too long for a file name, the name is unchanged behind a
+ * leading \001, with \002 for a slash: control bytes, which no lock's name has.
  */
 char *file_path_make(const char *directory, const char *name);
 
