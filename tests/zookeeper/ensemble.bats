@@ -7,18 +7,55 @@
 load ../lib/helpers
 load zookeeper
 
-# Each test has an ensemble of its own.
+# All tests share an ensemble, because three servers take 2 s of processor time to start. What a test
+# starts ends with it, so that a process of the file starts those members whose numbers it reads.
 setup_file() {
-	ZK_PORT=0
-	export ZK_PORT
+	export P_DIR=$BATS_FILE_TMPDIR/ensemble
+	zk_ensemble_start "$P_DIR"
+	mkfifo "$P_DIR/start"
+	setpriv --pdeathsig KILL bash -c 'source "$0"; while read -r member; do zk_launch "$1/$member"; done' \
+		"$TOP/tests/lib/services/zookeeper.bash" "$P_DIR" \
+		<>"$P_DIR/start" >"$P_DIR/log" 2>&1 3>&- 4>&- &
+	echo $! >"$P_DIR/starter"
+	disown $!
 }
 
 teardown_file() {
-	true
+	kill -KILL "$(<"$P_DIR/starter")"
+	zk_ensemble_stop "$P_DIR"
+}
+
+# Each test begins with three servers that serve, whatever the one before it has done to them.
+prepare() {
+	local member
+	export NODE=/dlock/$LOCK
+	for member in 1 2 3; do
+		if alive "$(<"$P_DIR/$member/pid")"; then
+			zk_signal "$P_DIR/$member" CONT
+		else
+			restart_members "$member"
+		fi
+	done
+	wait_until 30 whole
+	members 1 2 3
+}
+
+# whole: the leader has two followers. One that was frozen still believes for a moment that it is one.
+whole() {
+	zk_ensemble_serves "$P_DIR" && [[ $(zk_counter "$P_DIR/$LEADER" zk_synced_followers) == 2 ]]
+}
+
+# restart_members N...: starts these servers, and does not wait until they serve
+restart_members() {
+	local member
+	for member; do
+		echo none >"$P_DIR/$member/pid"
+		echo "$member" >"$P_DIR/start"
+		wait_until 5 has_line "$P_DIR/$member/pid" '^[0-9]+$'
+	done
 }
 
 @test "leader killed while holding: the command runs on under the same node" {
-	private_ensemble
 	zk_leader "$P_DIR"
 	testify -t 12s
 	local name
@@ -34,7 +71,6 @@ teardown_file() {
 }
 
 @test "leader killed while waiting: waiters keep their places, and get the lock one at a time" {
-	private_ensemble
 	zk_leader "$P_DIR"
 	hold -t 8s --
 	local n waiter=()
@@ -54,7 +90,6 @@ teardown_file() {
 }
 
 @test "leader killed as the lock is handed over: one waiter gets it, and only one" {
-	private_ensemble
 	zk_leader "$P_DIR"
 	hold -t 8s --
 	CONTEND_WITH=-v contend "$COMMAND"
@@ -69,7 +104,6 @@ teardown_file() {
 }
 
 @test "the connected server killed: holder and waiter move to another" {
-	private_ensemble
 	testify -t 12s
 	local name
 	name=$(places)
@@ -87,7 +121,6 @@ teardown_file() {
 }
 
 @test "the waiter's server killed: the place is kept" {
-	private_ensemble
 	hold -t 8s --
 	wait_in_line 1 -t 8s -- sh -c 'echo 1 >>order'
 	local first=$PID before
@@ -106,7 +139,6 @@ teardown_file() {
 }
 
 @test "a follower cut off, the only server known: the command is dead before another client holds" {
-	private_ensemble
 	zk_leader "$P_DIR"
 	local follower=${FOLLOWERS[0]} others
 	others=("$LEADER" "${FOLLOWERS[1]}")
@@ -126,7 +158,6 @@ teardown_file() {
 }
 
 @test "a follower cut off: holder and waiter move to another" {
-	private_ensemble
 	zk_leader "$P_DIR"
 	local follower=${FOLLOWERS[0]} tries=0
 	members "$LEADER" "${FOLLOWERS[1]}"
@@ -151,7 +182,6 @@ teardown_file() {
 
 @test "the leader frozen: the command is dead in time, or runs on with a session that is long enough" {
 	# The followers notice after 3 s.
-	private_ensemble
 	zk_leader "$P_DIR"
 	members "${FOLLOWERS[@]}"
 	local short
@@ -170,7 +200,6 @@ teardown_file() {
 }
 
 @test "the old leader thaws when there is a new one: two clients never hold at once" {
-	private_ensemble
 	zk_leader "$P_DIR"
 	local old=$LEADER
 	# The holder knows the old leader only, the next client those that elect another one.
@@ -189,7 +218,6 @@ teardown_file() {
 }
 
 @test "quorum lost: the command is dead in time, and waiters go on when the quorum is back" {
-	private_ensemble
 	zk_leader "$P_DIR"
 	local gone=("$LEADER" "${FOLLOWERS[0]}")
 	testify -t 3s
@@ -206,7 +234,6 @@ teardown_file() {
 }
 
 @test "quorum lost for a moment: the command runs on" {
-	private_ensemble
 	zk_leader "$P_DIR"
 	local gone=("$LEADER" "${FOLLOWERS[0]}")
 	testify -t 30s
@@ -221,7 +248,6 @@ teardown_file() {
 }
 
 @test "all servers restarted: holder and waiters stay, in their order" {
-	private_ensemble
 	testify -t 30s
 	local n waiter=() before
 	for n in 1 2; do
@@ -244,7 +270,6 @@ teardown_file() {
 }
 
 @test "session expired by the ensemble: the holder stops, the waiter queues again" {
-	private_ensemble
 	hold -t 20s --
 	wait_in_line 1 -- sh -c 'echo 1 >>order'
 	local first=$PID
@@ -263,7 +288,6 @@ teardown_file() {
 }
 
 @test "no quorum from the start: one line within connect-timeout, and status 122" {
-	private_ensemble
 	zk_leader "$P_DIR"
 	kill_members "$LEADER" "${FOLLOWERS[0]}"
 	local member=${FOLLOWERS[1]}
@@ -281,7 +305,6 @@ teardown_file() {
 }
 
 @test "servers killed at random while many take the lock: two are never inside at once" {
-	private_ensemble
 	local n pid=() member
 	echo 0 >count
 	# Each client adds one in two steps; a lock of the kernel shows when two are inside at once.

@@ -187,9 +187,9 @@ zk_proxy() {
 	PROXY=zookeeper://127.0.0.1:$TOOL_PORT
 }
 
-# ---- three servers of a single test
+# ---- three servers, in P_DIR
 
-# private_ensemble [KEY=VALUE]...: starts three servers in P_DIR, which are the backend of this test
+# private_ensemble [KEY=VALUE]...: starts three servers, which are the backend of this test
 private_ensemble() {
 	local member
 	P_DIR=$T/ensemble
@@ -215,15 +215,6 @@ kill_members() {
 	local member
 	for member; do
 		zookeeper_stop "$P_DIR/$member"
-	done
-}
-
-# restart_members N...: starts these servers, and does not wait until they serve
-restart_members() {
-	local member
-	for member; do
-		zk_launch "$P_DIR/$member"
-		SERVICES+=("$(<"$P_DIR/$member/pid")")
 	done
 }
 
