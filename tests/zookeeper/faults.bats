@@ -2,7 +2,7 @@
 # shellcheck shell=bash disable=SC2016 # what is quoted is for the inner shell
 #
 # ZooKeeper: the guarantees of holders and waiters while their server dies, freezes or ends
-# sessions, and while answers are lost. More servers: zookeeper-ensemble.bats.
+# sessions, and while answers are lost. More servers: ensemble.bats.
 
 load ../lib/helpers
 load zookeeper
