@@ -212,7 +212,7 @@ typedef enum outcome backend_break_fn(struct backend *backend, const char *name,
 struct backend_ops {
 	/*
 	 * Make an object for uri. Returns NULL and sets *err if a parameter, host or path is wrong.
-	 * Talks to no server. The object copies what it needs of uri.
+	 * Talks to no server. The object may keep pointers into uri.
 	 */
 	struct backend *(*open)(const struct uri *uri, struct error *err);
 

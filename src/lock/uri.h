@@ -55,6 +55,13 @@ void uri_finish(struct uri *uri);	/* accepts a zeroed one; wipes the password */
 const char *uri_param(const struct uri *uri, const char *name);
 
 /*
+ * Read a parameter that may not be empty into *value, which the uri owns; NULL if there is none.
+ * Returns 0 or -1.
+ */
+int uri_param_text(const struct uri *uri, const char *name, const char **value,
+		   struct error *err);
+
+/*
  * The parameters of all backends, for the list of known ones. They concern the connection, and are
  * no part of the location of locks.
  */
@@ -97,7 +104,7 @@ const char *uri_find_password(const char *text, size_t *length);
 
 /*
  * Returns a copy of text, a valid URI, with absolute paths of files in parameters, so that it is
- * valid in each working directory. The caller frees it with memory_free_secret().
+ * valid in each working directory. A path may begin with "~/", the home directory. The caller frees it with memory_free_secret().
  */
 char *uri_make_absolute(const char *text);
 

@@ -60,6 +60,14 @@ int uri_check_params(const struct uri *uri, const char *const known[],
 			 *list ? list : "none");
 }
 
+int uri_param_text(const struct uri *uri, const char *name, const char **value, struct error *err)
+{
+	*value = uri_param(uri, name);
+	if (!*value || (*value)[0])
+		return 0;
+	return error_set(err, ERROR_USAGE, 0, "parameter '%s' for %.32s: empty", name, uri->scheme);
+}
+
 int uri_param_duration(const struct uri *uri, const char *name,
 		       int64_t fallback_ms, int64_t *ms, struct error *err)
 {
@@ -140,36 +148,53 @@ int uri_load_passwords(struct uri *uri, const char **exposed, struct error *err)
 	return 0;
 }
 
-/* The parameters that name files, less those of URI_COMMON_PARAMS. */
+/*
+ * The parameters that name files and are no part of the location of locks, less those of
+ * URI_COMMON_PARAMS.
+ */
 #define FILE_PARAMS "sentinel-password-file", "ca", "cert", "key", "ssl-ca", "ssl-cert", "ssl-key"
+
+/* Returns the percent-encoded path, which the caller frees, or NULL. */
+static char *encode_path(const char *path)
+{
+	const size_t size = path ? 3 * strlen(path) + 1 : 0;
+	char *encoded = path ? memory_new(1, size) : NULL;
+
+	if (path)
+		uri_encode(path, strlen(path), encoded, size);
+	return encoded;
+}
 
 char *uri_make_absolute(const char *text)
 {
-	static const char *const files[] = { "password-file", FILE_PARAMS, NULL };
+	static const char *const files[] = {
+		"password-file", FILE_PARAMS, "socket", "defaults-file", NULL
+	};
 	char *directory = strchr(text, '?') ? getcwd(NULL, 0) : NULL;
-	char *result = memory_copy(text), *encoded, *longer, *name;
-	const size_t size = directory ? 3 * strlen(directory) + 1 : 1;
+	char *result = memory_copy(text), *longer, *name;
+	char *here = encode_path(directory), *home = encode_path(getenv("HOME"));
+	const char *value, *base;
 	size_t length, at;
 	bool relative;
 
-	encoded = memory_new(1, size);
-	if (directory)
-		uri_encode(directory, strlen(directory), encoded, size);
 	for (at = strcspn(result, "?"); result[at]; at += 1 + strcspn(result + at + 1, "&")) {
 		length = strcspn(result + at + 1, "=&");
 		name = memory_copy_part(result + at + 1, length);
 		length += at + 1;
-		relative = result[length] == '=' && !strchr("/&", result[length + 1]) &&
-			   strncasecmp(result + length + 1, "%2F", 3) != 0;
-		if (relative && directory && is_known(name, files)) {
-			longer = memory_format("%.*s=%s/%s", (int)length, result, encoded,
-					       result + length + 1);
+		value = result + length + 1;
+		relative = result[length] == '=' && !strchr("/&", value[0]) &&
+			   strncasecmp(value, "%2F", 3) != 0;
+		base = relative && home && !strncmp(value, "~/", 2) ? home : here;
+		if (relative && base && is_known(name, files)) {
+			longer = memory_format("%.*s=%s/%s", (int)length, result, base,
+					       base == home ? value + 2 : value);
 			memory_free_secret(result);
 			result = longer;
 		}
 		free(name);
 	}
-	free(encoded);
+	free(here);
+	free(home);
 	free(directory);
 	return result;
 }

@@ -54,7 +54,6 @@ static void my_close(struct backend *backend)
 
 	mysql_conn_close(&my->side);
 	mysql_conn_close(&my->conn);
-	mysql_address_finish(&my->address);
 	free(my);
 }
 

@@ -208,7 +208,7 @@ static int connect_host(struct mysql_conn *conn, int64_t deadline_ms, struct err
 	set_options(mysql, address, deadline_ms - clock_boot_ms());
 	begin_bound(mysql, deadline_ms);
 	done = mysql_real_connect(mysql, host->name, address->user, address->password,
-				  address->database, host->port, address->socket,
+				  address->database, address->port, address->socket,
 				  CLIENT_MULTI_STATEMENTS | CLIENT_FOUND_ROWS);
 	conn->code = mysql_errno(mysql);
 	if (done && address->host_count > 1)

@@ -22,23 +22,24 @@ enum mysql_tls {
 	MYSQL_TLS_VERIFIED,	/* the certificate is valid and names the host */
 };
 
-/* The address of the server, and the account. NULL: not given. */
+/* The address of the server, and the account. NULL: not given. The URI owns the strings. */
 struct mysql_address {
-	struct uri_host *hosts;	/* at least one; name NULL: a socket, or from an option file */
+	/* At least one. Its name is NULL for a socket, and for a host from an option file. */
+	const struct uri_host *hosts;
 	size_t host_count;
-	size_t at;		/* the host of the last connection */
+	size_t at;		/* the host of the last connection, */
+	uint16_t port;		/* and its port; 0: not given */
 	int64_t stale;		/* number of a connection closed during a request; 0: none */
-	char *socket;		/* path */
-	char *user, *password, *database;
-	char *defaults_file, *defaults_group;
-	char *ca, *cert, *key;
+	const char *socket;	/* path */
+	const char *user, *password, *database;
+	const char *defaults_file, *defaults_group;
+	const char *ca, *cert, *key;
 	enum mysql_tls tls;
 	char label[128];	/* for messages, the one of the hosts: "mysql 127.0.0.1:3306" */
 };
 
-/* Read it from uri. Returns 0, or -1 and sets *err. Call mysql_address_finish() in any case. */
+/* Read it from uri. Returns 0, or -1 and sets *err. */
 int mysql_address_init(struct mysql_address *address, const struct uri *uri, struct error *err);
-void mysql_address_finish(struct mysql_address *address);
 /* Choose the next host. */
 void mysql_address_next(struct mysql_address *address);
 
