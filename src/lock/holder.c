@@ -55,15 +55,12 @@ void holder_self(struct holder *holder, const char *command)
 	holder->since_ms = clock_wall_ms();
 }
 
-/* The fields of a record, in the order in which they are written. */
+/* The fields of a record, as they are written: a short column has room for the first ones. */
 static const struct field {
 	const char *key;
 	size_t at, size;	/* in struct holder; size 0: an int64_t, and else a text */
 } fields[] = {
 	{ "ttl", offsetof(struct holder, ttl_ms), 0 },
-	{ "host", offsetof(struct holder, host), sizeof(((struct holder *)0)->host) },
-	{ "user", offsetof(struct holder, user), sizeof(((struct holder *)0)->user) },
-	{ "cmd", offsetof(struct holder, command), sizeof(((struct holder *)0)->command) },
 	{ "pid", offsetof(struct holder, pid), 0 },
 	{ "since", offsetof(struct holder, since_ms), 0 },
 	{ "kept", offsetof(struct holder, kept_ms), 0 },
@@ -71,6 +68,9 @@ static const struct field {
 	{ "min", offsetof(struct holder, min_ms), 0 },
 	{ "until", offsetof(struct holder, until_ms), 0 },
 	{ "replaces", offsetof(struct holder, replaces), 0 },
+	{ "host", offsetof(struct holder, host), sizeof(((struct holder *)0)->host) },
+	{ "user", offsetof(struct holder, user), sizeof(((struct holder *)0)->user) },
+	{ "cmd", offsetof(struct holder, command), sizeof(((struct holder *)0)->command) },
 	{ "note", offsetof(struct holder, note), sizeof(((struct holder *)0)->note) },
 };
 
@@ -83,8 +83,8 @@ static const struct field {
 
 /* The longest text about a process and its times fits into a table's column without a note. */
 _Static_assert(NAMES_SIZE +
-	       sizeof("ttl=123456789012&host=&user=&cmd=&pid=2147483647&since=1234567890123"
-		      "&kept=1234567890123&done=1234567890123&replaces=1") <= HOLDER_COLUMN_SIZE,
+	       sizeof("ttl=123456789012&pid=2147483647&since=1234567890123&kept=1234567890123"
+		      "&done=1234567890123&replaces=1&host=&user=&cmd=") <= HOLDER_COLUMN_SIZE,
 	       "HOLDER_COLUMN_SIZE");
 
 size_t holder_encode(const struct holder *holder, char buf[static HOLDER_TEXT_SIZE])
@@ -107,8 +107,8 @@ size_t holder_encode(const struct holder *holder, char buf[static HOLDER_TEXT_SI
 		/* The note, which comes last, is cut. */
 		if (value == holder->note)
 			most = HOLDER_COLUMN_SIZE;
-		/* Leave out a number without room, which a forged record may have. */
-		if (!*value || used + strlen(field->key) + sizeof("&=") + strlen(digits) >= most)
+		/* There is always room for the numbers, which are first. */
+		if (!*value || used + strlen(field->key) + sizeof("&=") >= most)
 			continue;
 		if (used)
 			buf[used++] = '&';
@@ -125,14 +125,13 @@ static bool get_text(const char *value, size_t length, char *buf, size_t size)
 	char text[3 * sizeof(((struct holder *)0)->note) + 16];
 	ptrdiff_t decoded;
 
-	if (length > sizeof(text)) {
-		/* Cut to more than any field, but not within an escape. */
+	/* Cut to more than any field. An escape may be cut, here or by a short column. */
+	if (length > sizeof(text))
 		length = sizeof(text);
-		if (value[length - 1] == '%')
-			length -= 1;
-		else if (value[length - 2] == '%')
-			length -= 2;
-	}
+	if (length > 0 && value[length - 1] == '%')
+		length -= 1;
+	else if (length > 1 && value[length - 2] == '%')
+		length -= 2;
 	memcpy(text, value, length);
 	decoded = uri_decode(text, length);
 	if (decoded <= 0)

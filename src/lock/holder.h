@@ -52,9 +52,10 @@ void holder_host(char host[static HOLDER_HOST_SIZE]);
 #define HOLDER_COLUMN_SIZE 800
 
 /*
- * Write "ttl=…&host=…&user=…&cmd=…&pid=…&since=…&kept=…&done=…&min=…&until=…&replaces=1&note=…"
+ * Write "ttl=…&pid=…&since=…&kept=…&done=…&min=…&until=…&replaces=1&host=…&user=…&cmd=…&note=…"
  * and a NUL, with percent-encoded values and without those that are not known. The note comes last,
- * and is cut to fit into a table's column. Returns the length.
+ * and is cut to fit into a table's column; a column with less room cuts more of the end. Returns
+ * the length.
  */
 size_t holder_encode(const struct holder *holder, char buf[static HOLDER_TEXT_SIZE]);
 

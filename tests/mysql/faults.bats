@@ -474,6 +474,6 @@ kill_one_waiter() {
 @test "what is stored of the holder names it, and no argument" {
 	hold -- sh -c 'exec sleep 300' Sesame8
 	lock_field owner
-	matches "$VALUE" "^ttl=30000&host=$(uname -n)&user=[a-z]+&cmd=sh&pid=$HOLDER&since="
+	matches "$VALUE" "^ttl=30000&pid=$HOLDER&since=[0-9]+&host=$(uname -n)&user=[a-z]+&cmd=sh$"
 	release
 }

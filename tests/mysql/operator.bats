@@ -475,9 +475,9 @@ left() {
 		table=dlock_entries
 		export DLOCK_BACKEND="$MYSQL?strategy=$strategy"
 		token=$("$DLOCK" acquire -t 100s "$LOCK")
-		matches "$(my "SELECT owner FROM $table WHERE name = '$LOCK'")" '^ttl=100000&host='
+		matches "$(my "SELECT owner FROM $table WHERE name = '$LOCK'")" '^ttl=100000&pid='
 		my "UPDATE $table SET owner = SUBSTRING(owner, 12) WHERE name = '$LOCK'"
-		matches "$(my "SELECT owner FROM $table WHERE name = '$LOCK'")" '^host='
+		matches "$(my "SELECT owner FROM $table WHERE name = '$LOCK'")" '^pid='
 		DLOCK_TOKEN=$token "$DLOCK" acquire "$LOCK" >nested
 		between "$(left $table expires)" 80 100
 		my "UPDATE $table SET owner = SUBSTRING(owner, LOCATE('&', owner) + 1) WHERE name = '$LOCK'"

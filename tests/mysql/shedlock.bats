@@ -182,7 +182,7 @@ until_ms() {
 	hold -- "${long:+bin/${long// /ü}}${long:-sleep}" 300
 	local by
 	by=$(my "SELECT locked_by FROM shedlock WHERE name = '$LOCK'")
-	matches "$by" "^dlock-[0-9a-f]{32} ttl=30000&host=$(uname -n)"
+	matches "$by" "^dlock-[0-9a-f]{32} ttl=30000&pid=$HOLDER&.*&host=$(uname -n)"
 	[[ $by != *"$TOKEN"* ]] || fail "the token stands in locked_by"
 	((${#by} <= 255)) || fail "${#by} characters"
 	run --separate-stderr -124 "$DLOCK" run -n "$LOCK" -- true
@@ -298,9 +298,9 @@ until_ms() {
 		my "SELECT TIMESTAMPDIFF(SECOND, UTC_TIMESTAMP(3), lock_until) FROM shedlock WHERE name = '$LOCK'"
 	}
 	token=$("$DLOCK" acquire -t 100s --min-hold 1s "$LOCK")
-	matches "$(my "SELECT locked_by FROM shedlock WHERE name = '$LOCK'")" ' ttl=100000&host=.*&min=1000$'
+	matches "$(my "SELECT locked_by FROM shedlock WHERE name = '$LOCK'")" ' ttl=100000&pid=.*&min=1000&host='
 	"$DLOCK" renew -t 3650d "$LOCK" "$token"
-	matches "$(my "SELECT locked_by FROM shedlock WHERE name = '$LOCK'")" ' ttl=315360000000&host=.*&min=1000$'
+	matches "$(my "SELECT locked_by FROM shedlock WHERE name = '$LOCK'")" ' ttl=315360000000&pid=.*&min=1000&host='
 	"$DLOCK" renew -t 100s "$LOCK" "$token"
 	my "UPDATE shedlock SET locked_by = REPLACE(locked_by, 'ttl=100000&', '') WHERE name = '$LOCK'"
 	"$DLOCK" renew "$LOCK" "$token"

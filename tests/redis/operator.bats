@@ -68,7 +68,7 @@ probe_owner() {
 	local note
 	take -t 100s
 	note=$(rcli hget "{$KEY}:holders" "$TOKEN")
-	matches "$note" ' ttl=100000&host='
+	matches "$note" ' ttl=100000&pid='
 	rcli hset "{$KEY}:holders" "$TOKEN" "${note/ttl=100000&/}" >reply
 	DLOCK_TOKEN=$TOKEN "$DLOCK" acquire "$LOCK" >token
 	between "$(rcli pttl "$KEY")" 90000 100000

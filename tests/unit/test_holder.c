@@ -44,8 +44,8 @@ static void test_encode(void)
 
 	unit_case("encode");
 	holder_encode(&web2, text);
-	CHECK_STR(text, "host=web2&user=root&cmd=/usr/local/bin/backup&pid=4312"
-			"&since=1700000000123");
+	CHECK_STR(text, "pid=4312&since=1700000000123&host=web2&user=root"
+			"&cmd=/usr/local/bin/backup");
 	check_round_trip(&web2);
 	holder_encode(&holder, text);
 	CHECK_STR(text, "pid=1");
@@ -82,8 +82,9 @@ static void test_encode(void)
 				  .kept_ms = INT64_MAX, .min_ms = INT64_MAX };
 	check_round_trip(&holder);
 	holder_encode(&holder, text);
-	CHECK_HAS(text, "ttl=9223372036854775807&host=a%26b%3Dc&user=100%25"
-			"&cmd=%E2%82%AC%20%2B%3B&");
+	CHECK_HAS(text, "ttl=9223372036854775807&pid=9223372036854775807&");
+
+	CHECK_HAS(text, "&host=a%26b%3Dc&user=100%25&cmd=%E2%82%AC%20%2B%3B");
 
 	unit_case("encode, full");
 	memset(holder.host, '&', sizeof(holder.host) - 1);
@@ -128,6 +129,10 @@ static const struct {
 	{ "user=%ff\xfe", 0, { .user = "??" } },
 	{ "user=%c3%a9", 0, { .user = "\xc3\xa9" } },
 	{ "cmd=a=b", 0, { .command = "a=b" } },
+	/* Of a column that was too short. */
+	{ "pid=3&cmd=ab%2", 0, { .pid = 3, .command = "ab" } },
+	{ "pid=3&cmd=ab%", 0, { .pid = 3, .command = "ab" } },
+	{ "pid=3&cm", 0, { .pid = 3 } },
 };
 
 /* Values that are too long, plain or escaped, at every distance from the cut. */

@@ -51,7 +51,7 @@ UUID='[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}'
 	wait_in_line 1 -- true
 	local name
 	for name in $(places); do
-		matches "$(zn get "$NODE/$name")" "(^|&)host=$(uname -n)&user=$(id -un)&cmd=[^&]+&pid=[0-9]+&since=[0-9]+"
+		matches "$(zn get "$NODE/$name")" "(^|&)pid=[0-9]+&since=[0-9]+&host=$(uname -n)&user=$(id -un)&cmd=[^&]+"
 	done
 	release
 	join "$PID"

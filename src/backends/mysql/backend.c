@@ -81,8 +81,8 @@ static struct backend *my_open(const struct uri *uri, struct error *err)
 	my->conn.backend = my->side.backend = &my->base;
 	my->base.session = strategy->door;
 	my->base.can = strategy->can;
-	if (mysql_address_init(&my->address, uri, err) ||
-	    (strategy->open && strategy->open(&my->base, uri, err))) {
+	my->zone = uri_param(uri, "time-zone");
+	if (mysql_address_init(&my->address, uri, err)) {
 		my_close(&my->base);
 		return NULL;
 	}

@@ -22,7 +22,7 @@ static int ping_server(struct backend *backend, struct error *err)
 	return mysql_run(&my->conn, "DO 0", NULL, NULL, err);
 }
 
-/* Returns a fact of check_facts by its name; "": the server does not have it. */
+/* Returns a fact of check_sql by its name; "": the server does not have it. */
 static const char *get_fact(MYSQL_RES *facts, const char *name)
 {
 	MYSQL_ROW row;
@@ -80,7 +80,7 @@ static void report_facts(struct mysql_backend *my, MYSQL_RES *facts, struct find
 	const char *nodes = get_fact(facts, "wsrep_cluster_size"), *version;
 	const bool old = read_version(facts, maria, &version), galera = is_on(nodes);
 	const bool group = get_fact(facts, "group_replication_group_name")[0];
-	const char *most = get_fact(facts, "max_connections");
+	const char *most = get_fact(facts, "max_connections"), *zone = get_fact(facts, "zone_min");
 	const char *cipher = get_fact(facts, "Ssl_cipher");
 	char members[64] = "", used[64];
 	bool outside = false;
@@ -141,6 +141,15 @@ static void report_facts(struct mysql_backend *my, MYSQL_RES *facts, struct find
 		{ "waiting", my->strategy->statements->try_sql, FINDING_OK, "a release wakes "
 		  "waiters of the same account and node; others check each 0.3 s times their "
 		  "position", "", "", NULL },
+		{ "time-zone", is_on(zone), FINDING_WARNING, "sessions here are ", zone, " min off "
+		  "UTC, in which ShedLock writes", "have ShedLock use the database's time "
+		  "(usingDbTime), and no other time zone in its sessions; or name theirs with "
+		  "?time-zone=" },
+		{ "time-zone", zone[0], FINDING_OK, "sessions here are in UTC", "", "", NULL },
+		{ "daylight-saving", is_on(get_fact(facts, "zone_daylight_s")), FINDING_WARNING,
+		  "no lock can be taken or extended in the hour that the sessions' time zone skips "
+		  "in spring", "", "",
+		  "have all sessions use a fixed time zone, named with ?time-zone=" },
 	};
 
 	findings_add_rules(findings, rules, sizeof(rules) / sizeof(rules[0]));
@@ -149,17 +158,21 @@ static void report_facts(struct mysql_backend *my, MYSQL_RES *facts, struct find
 int mysql_check(struct backend *backend, struct findings *findings, struct error *err)
 {
 	struct mysql_backend *my = mysql_from_backend(backend);
+	const struct request request = { .name = NULL };
 	int64_t before_ms, clock_ms;
+	struct call call;
 	MYSQL_RES *facts;
 
 	if (findings_add_round_trip(findings, backend, ping_server, "", err))
 		return -1;
 	before_ms = clock_wall_ms();
-	if (mysql_persist(&my->conn, sql_check_facts, NULL, 0, 2, &facts, err))
+	call_begin(&call, my, &my->conn, &request);
+	if (mysql_persist(call.conn, my->strategy->statements->check_sql, call.values, 0, 2, &facts,
+			  err))
 		return -1;
 	clock_ms = strtoll(get_fact(facts, "clock"), NULL, 10) / 1000;
 	findings_add_skew(findings, clock_ms - (before_ms + clock_wall_ms()) / 2);
 	report_facts(my, facts, findings);
 	mysql_free_result(facts);
-	return my->strategy->check ? my->strategy->check(backend, findings, err) : 0;
+	return 0;
 }

@@ -44,8 +44,7 @@ void call_begin(struct call *call, struct mysql_backend *my, struct mysql_conn *
 	call_set(call, SQL_INT("replaces", request->replaces && request->queue));
 	call_set(call, SQL_TEXT("newer", ""));
 	call_set(call, SQL_PART("conn", "conn"));
-	if (my->strategy->statements->set_values)
-		my->strategy->statements->set_values(call);
+	call_set(call, my->zone ? SQL_TEXT("zone", my->zone) : SQL_PART("zone", "DEFAULT"));
 }
 
 void call_set(struct call *call, struct sql_value value)

@@ -2,9 +2,8 @@
 /*
  * The MySQL backend's object, and the functions that run statements. From the lowest file up: sql.c
  * puts values into a statement, conn.c is one connection, and run.c runs statements over it. Above
- * these, lease.c has the queue of a lock and the functions for the engine, and door.c and
- * shedlock.c those of some strategies. strategies.c lists the strategies, and backend.c opens the
- * one that a URI names.
+ * these, lease.c has the queue of a lock and the functions for the engine, and door.c those of some
+ * strategies. strategies.c lists the strategies, and backend.c opens the one that a URI names.
  */
 #pragma once
 
@@ -27,8 +26,7 @@ struct door_kind;
 struct mysql_statements {
 	const char *try_sql;		/* NULL: there is no queue, and waiters poll */
 	const char *take_sql, *renew_sql, *release_sql, *show_sql, *list_sql, *break_sql;
-	/* Sets values for further keys; NULL: none. */
-	void (*set_values)(struct call *call);
+	const char *check_sql;		/* names and values of facts */
 };
 
 /* One way to store a lock and to wait for it. */
@@ -44,16 +42,10 @@ struct mysql_strategy {
 	const char *grants;
 	const struct mysql_statements *statements;
 	const struct door_kind *door;	/* of a lock that lives with a connection; else NULL */
-	/* Reads the strategy's parameters; NULL: there are none. Returns 0, or -1 and sets *err. */
-	int (*open)(struct backend *backend, const struct uri *uri, struct error *err);
-	/* Adds findings of this strategy; NULL: none. Returns 0, or -1 and sets *err. */
-	int (*check)(struct backend *backend, struct findings *findings, struct error *err);
 };
 
 /* In the order of messages; the first one is the default. Ends with a NULL name. */
 extern const struct mysql_strategy mysql_strategies[];
-
-#define MYSQL_ZONE_SIZE 68
 
 struct mysql_backend {
 	struct backend base;
@@ -62,7 +54,7 @@ struct mysql_backend {
 	struct mysql_conn conn;
 	struct mysql_conn side;	/* while conn sleeps, or has to hold a lock */
 	unsigned char digest[SHA256_SIZE];	/* of the token of the last request */
-	char zone[MYSQL_ZONE_SIZE];	/* of the dialect shedlock: its time zone, in SQL */
+	const char *zone;	/* of the dialect shedlock: its time zone; NULL: the server's */
 	/* Of lease.c: */
 	int64_t position;	/* of our entry that waits; 0: there is none */
 	bool checked;		/* the queue was read, and no sleep has begun since */
@@ -91,7 +83,6 @@ struct call {
 	struct mysql_conn *conn;
 	const struct request *request;
 	struct sql_value values[CALL_VALUES];
-	char owner[HOLDER_TEXT_SIZE];		/* of the dialect shedlock */
 };
 
 /* Begin with the values that the request and the strategy give. */
@@ -136,12 +127,4 @@ backend_release_fn lease_release;
 backend_show_fn lease_show;
 backend_break_fn lease_break;
 int64_t lease_event(struct backend *backend);
-/* Run the checks of all strategies, and then the strategy's own. */
 int mysql_check(struct backend *backend, struct findings *findings, struct error *err);
-
-/* ---- the dialect shedlock, in shedlock.c ---- */
-
-/* Set values for the statements: {zone}, and {owner} cut to the room of the column. */
-void shedlock_set_values(struct call *call);
-int shedlock_open(struct backend *backend, const struct uri *uri, struct error *err);
-int shedlock_check(struct backend *backend, struct findings *findings, struct error *err);

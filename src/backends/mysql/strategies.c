@@ -10,6 +10,7 @@ static const struct mysql_statements entries = {
 	.show_sql = sql_entries_show,
 	.list_sql = sql_entries_list,
 	.break_sql = sql_entries_break,
+	.check_sql = sql_facts,
 };
 
 static const struct mysql_statements shedlock = {
@@ -19,7 +20,7 @@ static const struct mysql_statements shedlock = {
 	.show_sql = sql_shedlock_show,
 	.list_sql = sql_shedlock_list,
 	.break_sql = sql_shedlock_break,
-	.set_values = shedlock_set_values,
+	.check_sql = sql_shedlock_check,
 };
 
 #define LEASE .statements = &entries, \
@@ -39,9 +40,7 @@ const struct mysql_strategy mysql_strategies[] = {
 	  .tables = sql_table_tables, .grants = sql_table_grants },
 	/* The column "name" has room for 64 characters. */
 	{ .name = "shedlock", .dialect = true, .param = "time-zone",
-	  .statements = &shedlock,
-	  .open = shedlock_open, .check = shedlock_check,
-	  .name_characters = 64,
+	  .statements = &shedlock, .name_characters = 64,
 	  .tables = sql_shedlock_tables, .grants = sql_shedlock_grants },
 	{ .name = NULL },
 };

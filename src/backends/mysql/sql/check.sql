@@ -1,6 +1,6 @@
--- The statements of `dlock check` for all strategies.
+-- The statements of `dlock check`.
 
--- name: check_facts
+-- name: facts
 -- Facts about the server (see check.c), without those that it does not have, and its clock.
 SELECT VARIABLE_NAME, VARIABLE_VALUE
   FROM /*M! information_schema.GLOBAL_VARIABLES *//*!50700 performance_schema.global_variables */
@@ -10,7 +10,7 @@ SELECT VARIABLE_NAME, VARIABLE_VALUE
 UNION ALL SELECT VARIABLE_NAME, VARIABLE_VALUE
   FROM /*M! information_schema.SESSION_STATUS *//*!50700 performance_schema.session_status */
   WHERE VARIABLE_NAME IN ('Threads_connected', 'Ssl_cipher', 'wsrep_ready', 'wsrep_cluster_size')
-UNION ALL SELECT 'clock', {now};
+UNION ALL SELECT 'clock', {now}
 
 -- name: check_group
 -- The members of Group Replication, the state of this one, and whether it is outside of the group.

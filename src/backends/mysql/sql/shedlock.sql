@@ -28,6 +28,10 @@ name = _utf8mb4 {name} AND lock_until > UTC_TIMESTAMP(3)
 -- The beginning of locked_by, before a blank and the holder record.
 CONCAT('dlock-', LEFT(LOWER(HEX({token})), 32))
 
+-- name: shedlock_locked_by
+-- The holder record is cut to the room of the column. NULL without a record.
+LEFT(CONCAT({shedlock_by}, ' ', CONVERT({owner} USING utf8mb4)), 255)
+
 -- name: shedlock_is_ours
 {shedlock_is_held} AND LEFT(locked_by, 38) = {shedlock_by}
 
@@ -43,9 +47,9 @@ TIMESTAMPDIFF(MICROSECOND, '1970-01-01', locked_at)
 {is_writable}
 INSERT IGNORE /* {token} */ INTO shedlock (name, lock_until, locked_at, locked_by)
   SELECT _utf8mb4 {name}, TIMESTAMPADD(MICROSECOND, {ttl}, UTC_TIMESTAMP(3)),
-    UTC_TIMESTAMP(3), CONCAT({shedlock_by}, ' ', _utf8mb4 {owner}) FROM DUAL WHERE NOT {read_only};
+    UTC_TIMESTAMP(3), {shedlock_locked_by} FROM DUAL WHERE NOT {read_only};
 UPDATE /* {token} */ shedlock SET lock_until = TIMESTAMPADD(MICROSECOND, {ttl}, UTC_TIMESTAMP(3)),
-    locked_at = UTC_TIMESTAMP(3), locked_by = CONCAT({shedlock_by}, ' ', _utf8mb4 {owner})
+    locked_at = UTC_TIMESTAMP(3), locked_by = {shedlock_locked_by}
   WHERE name = _utf8mb4 {name} AND lock_until <= UTC_TIMESTAMP(3) AND NOT {read_only};
 UPDATE /* {token} */ shedlock SET lock_until = TIMESTAMPADD(MICROSECOND, {ttl}, UTC_TIMESTAMP(3))
   WHERE {shedlock_is_ours} AND NOT {read_only};
@@ -57,7 +61,7 @@ SELECT MAX(LEFT(locked_by, 38) = {shedlock_by}), MAX({shedlock_fence}), 0, 0, 0,
 -- Extends a lease, and never takes the lock.
 {shedlock_zone}
 UPDATE shedlock SET lock_until = TIMESTAMPADD(MICROSECOND, {ttl}, UTC_TIMESTAMP(3)),
-    locked_by = COALESCE(CONCAT({shedlock_by}, ' ', CONVERT({owner} USING utf8mb4)), locked_by)
+    locked_by = COALESCE({shedlock_locked_by}, locked_by)
   WHERE {shedlock_is_ours} AND {writable};
 SELECT ROW_COUNT(), 0, 0, 0;
 
@@ -67,8 +71,8 @@ SELECT ROW_COUNT(), 0, 0, 0;
 {shedlock_zone}
 UPDATE shedlock SET lock_until = GREATEST(TIMESTAMPADD(MICROSECOND, {keep}, UTC_TIMESTAMP(3)),
     TIMESTAMPADD(MICROSECOND, 1000, locked_at)),
-    locked_by = IF({keep} > 0, CONCAT('dlock-', REPEAT('0', 32), ' ',
-      COALESCE(CONVERT({owner} USING utf8mb4), SUBSTRING(locked_by, 40))), locked_by)
+    locked_by = IF({keep} > 0, CONCAT('dlock-', REPEAT('0', 32),
+      SUBSTRING(COALESCE({shedlock_locked_by}, locked_by), 39)), locked_by)
   WHERE {shedlock_is_ours};
 SELECT ROW_COUNT(), 0, 0, 0;
 
@@ -96,9 +100,10 @@ SELECT {shedlock_fence}, {shedlock_fence}, 0,
 SELECT name FROM shedlock WHERE lock_until > UTC_TIMESTAMP(3);
 
 -- name: shedlock_check
--- The offset of the time zone from UTC, and its difference between January and July: the days
+-- Also the offset of the time zone from UTC, and its difference between January and July: the days
 -- between two midnights have 24 hours each, unless there is daylight saving time in one of them.
 {shedlock_zone}
-SELECT TIMESTAMPDIFF(SECOND, UTC_TIMESTAMP(), NOW()),
-  UNIX_TIMESTAMP(MAKEDATE(YEAR(NOW()), 196)) - UNIX_TIMESTAMP(MAKEDATE(YEAR(NOW()), 15)) -
-    (196 - 15) * 86400;
+{facts}
+UNION ALL SELECT 'zone_min', TIMESTAMPDIFF(MINUTE, UTC_TIMESTAMP(), NOW())
+UNION ALL SELECT 'zone_daylight_s', UNIX_TIMESTAMP(MAKEDATE(YEAR(NOW()), 196)) -
+  UNIX_TIMESTAMP(MAKEDATE(YEAR(NOW()), 15)) - (196 - 15) * 86400;
