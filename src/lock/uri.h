@@ -104,7 +104,8 @@ const char *uri_find_password(const char *text, size_t *length);
 
 /*
  * Returns a copy of text, a valid URI, with absolute paths of files in parameters, so that it is
- * valid in each working directory. A path may begin with "~/", the home directory. The caller frees it with memory_free_secret().
+ * valid in each working directory. A path may begin with "~/", the home directory. The caller
+ * frees it with memory_free_secret().
  */
 char *uri_make_absolute(const char *text);
 

@@ -22,13 +22,14 @@ static int ping_server(struct backend *backend, struct error *err)
 	return mysql_run(&my->conn, "DO 0", NULL, NULL, err);
 }
 
-/* Returns a fact of check_sql by its name; "": the server does not have it. */
+/* Returns a fact by its name; "": it is not known. facts may be NULL: none is. */
 static const char *get_fact(MYSQL_RES *facts, const char *name)
 {
 	MYSQL_ROW row;
 
-	mysql_data_seek(facts, 0);
-	while ((row = mysql_fetch_row(facts)))
+	if (facts)
+		mysql_data_seek(facts, 0);
+	while (facts && (row = mysql_fetch_row(facts)))
 		if (row[0] && row[1] && !strcasecmp(row[0], name))
 			return row[1];
 	return "";
@@ -39,61 +40,26 @@ static bool is_on(const char *value)
 	return value[0] && strcmp(value, "0") != 0 && strcasecmp(value, "OFF") != 0;
 }
 
-/*
- * Write how many members Group Replication has, and the state of this one; "": a common account may
- * not see this. *outside: this one is not part of the group.
- */
-static void read_group(struct mysql_backend *my, char members[static 64], bool *outside)
+/* members: the facts that a common account may not see, or NULL. */
+static void report_facts(const struct mysql_backend *my, MYSQL_RES *facts, MYSQL_RES *members,
+			 struct findings *findings)
 {
-	struct error ignored = { 0 };
-	MYSQL_RES *rows = NULL;
-	MYSQL_ROW row;
-
-	members[0] = '\0';
-	*outside = false;
-	if (mysql_persist(&my->conn, sql_check_group, NULL, 0, 2, &rows, &ignored))
-		return;
-	row = mysql_fetch_row(rows);
-	if (row && row[0] && row[1]) {
-		snprintf(members, 64, "%s", row[0]);
-		*outside = row[1][0] != '0';
-	}
-	mysql_free_result(rows);
-}
-
-/* Is the server too old? MariaDB may report "5.5.5-10.11.2-MariaDB", for old replicas. */
-static bool read_version(MYSQL_RES *facts, bool maria, const char **version)
-{
-	int major = 0, minor = 0;
-
-	*version = get_fact(facts, "version");
-	if (!strncmp(*version, "5.5.5-", 6))
-		*version += 6;
-	sscanf(*version, "%4d.%4d", &major, &minor);
-	return major * 100 + minor < (maria ? 1003 : 507);
-}
-
-static void report_facts(struct mysql_backend *my, MYSQL_RES *facts, struct findings *findings)
-{
-	const bool maria = strstr(get_fact(facts, "version"), "MariaDB") ||
-			   strstr(get_fact(facts, "version_comment"), "MariaDB");
-	const char *nodes = get_fact(facts, "wsrep_cluster_size"), *version;
-	const bool old = read_version(facts, maria, &version), galera = is_on(nodes);
+	const char *server = get_fact(facts, "server"), *version = get_fact(facts, "version");
+	const char *nodes = get_fact(facts, "wsrep_cluster_size");
+	const char *states = get_fact(members, "members");
+	const bool galera = is_on(nodes);
 	const bool group = get_fact(facts, "group_replication_group_name")[0];
 	const char *most = get_fact(facts, "max_connections"), *zone = get_fact(facts, "zone_min");
 	const char *cipher = get_fact(facts, "Ssl_cipher");
-	char members[64] = "", used[64];
-	bool outside = false;
+	char used[64];
 
-	if (group)
-		read_group(my, members, &outside);
 	snprintf(used, sizeof(used), "%.20s of at most %.20s",
 		 get_fact(facts, "Threads_connected"), most);
 
 	const struct finding_rule rules[] = {
-		{ "version", old, FINDING_ERROR, maria ? "MariaDB " : "MySQL ", version,
+		{ "version", is_on(get_fact(facts, "too_old")), FINDING_ERROR, server, version,
 		  " is too old", "use MySQL 5.7, MariaDB 10.3, or newer" },
-		{ "version", true, FINDING_OK, maria ? "MariaDB " : "MySQL ", version, "", NULL },
+		{ "version", true, FINDING_OK, server, version, "", NULL },
 		{ "role", is_on(get_fact(facts, "read_only")) ||
 			  is_on(get_fact(facts, "innodb_read_only")), FINDING_ERROR,
 		  "read-only: it takes no writes, or only those of administrators", "", "",
@@ -103,14 +69,15 @@ static void report_facts(struct mysql_backend *my, MYSQL_RES *facts, struct find
 		  "Galera, ", nodes, " nodes, of which this one is not in sync",
 		  "name a node that is in sync" },
 		{ "cluster", galera, FINDING_OK, "Galera, ", nodes, " nodes", NULL },
-		{ "cluster", group && !members[0], FINDING_WARNING, "Group Replication: this "
+		{ "cluster", group && !states[0], FINDING_WARNING, "Group Replication: this "
 		  "account may not see whether this server is part of its group, and cannot pass "
 		  "over one that is not", "", "",
 		  "GRANT SELECT ON performance_schema.replication_group_members TO this account" },
-		{ "cluster", outside, FINDING_ERROR, "Group Replication, ", members,
+		{ "cluster", group && is_on(get_fact(members, "outside")), FINDING_ERROR,
+		  "Group Replication, ", states,
 		  ": it is not part of the group, or the group has no majority",
 		  "name all members of the group" },
-		{ "cluster", group, FINDING_OK, "Group Replication, ", members, "", NULL },
+		{ "cluster", group, FINDING_OK, "Group Replication, ", states, "", NULL },
 		/* After a fail-over the new primary may lack the last commits. */
 		{ "replication", my->address.host_count > 1 && !group && !galera, FINDING_WARNING,
 		  "the members do not agree on commits: one that takes over may have forgotten "
@@ -159,9 +126,10 @@ int mysql_check(struct backend *backend, struct findings *findings, struct error
 {
 	struct mysql_backend *my = mysql_from_backend(backend);
 	const struct request request = { .name = NULL };
+	MYSQL_RES *facts, *members;
 	int64_t before_ms, clock_ms;
+	struct error ignored = { 0 };
 	struct call call;
-	MYSQL_RES *facts;
 
 	if (findings_add_round_trip(findings, backend, ping_server, "", err))
 		return -1;
@@ -172,7 +140,9 @@ int mysql_check(struct backend *backend, struct findings *findings, struct error
 		return -1;
 	clock_ms = strtoll(get_fact(facts, "clock"), NULL, 10) / 1000;
 	findings_add_skew(findings, clock_ms - (before_ms + clock_wall_ms()) / 2);
-	report_facts(my, facts, findings);
+	mysql_persist(call.conn, sql_group_facts, NULL, 0, 2, &members, &ignored);
+	report_facts(my, facts, members, findings);
 	mysql_free_result(facts);
+	mysql_free_result(members);
 	return 0;
 }

@@ -36,8 +36,8 @@ static const struct refusal {
 	  "'dlock setup --dry-run' prints the GRANTs needed",
 	  { ER_DBACCESS_DENIED_ERROR, ER_TABLEACCESS_DENIED_ERROR, ER_COLUMNACCESS_DENIED_ERROR,
 	    ER_SPECIFIC_ACCESS_DENIED_ERROR } },
-	{ ERROR_USAGE, MYSQL_OTHER, "?time-zone= must be one that this server knows, such as +02:00 "
-	  "or Europe/Berlin", { ER_UNKNOWN_TIME_ZONE } },
+	{ ERROR_USAGE, MYSQL_OTHER, "?time-zone= must be one that this server knows, such as "
+	  "+02:00 or Europe/Berlin", { ER_UNKNOWN_TIME_ZONE } },
 	{ ERROR_REFUSED, MYSQL_OTHER, "the server wants TLS: ?ssl-mode=required, or ?ssl-ca=",
 	  { TLS_REQUIRED } },
 	{ ERROR_REFUSED, MYSQL_OTHER, "a table is missing: 'dlock setup' makes it",
