@@ -44,11 +44,6 @@ const struct door_kind door_table = {
 	.shared = "READ",
 };
 
-static const struct door_kind *kind_of(const struct mysql_backend *my)
-{
-	return my->strategy->door;
-}
-
 /* ---- values ---- */
 
 int64_t door_ttl_ms(const struct request *request)
@@ -62,7 +57,7 @@ int64_t door_ttl_ms(const struct request *request)
 static void begin_call(struct call *call, struct mysql_backend *my, struct mysql_conn *conn,
 		       const struct request *request, int64_t limit_s)
 {
-	const struct door_kind *kind = kind_of(my);
+	const struct door_kind *kind = my->strategy->door;
 	const bool shared = request->mode == HOLD_SHARED && kind->shared;
 	const bool nowait = !limit_s && !shared;
 	const char *name = request->name;
@@ -103,7 +98,7 @@ static enum outcome classify_answer(const struct mysql_backend *my, size_t colum
 				    struct error *err)
 {
 	const bool in_transaction = my->conn.mysql->server_status & SERVER_STATUS_IN_TRANS;
-	const bool transaction = kind_of(my)->begin_sql[0];
+	const bool transaction = my->strategy->door->begin_sql[0];
 
 	if (columns < ANSWER_COLUMNS || !answer[YES] || (transaction && in_transaction == opened)) {
 		report_loss(my, "the session no longer has the lock", err);
@@ -122,7 +117,7 @@ static enum outcome classify_answer(const struct mysql_backend *my, size_t colum
 static enum outcome request_proof(struct mysql_backend *my, const struct request *request,
 				  const char *before, const char *after, struct error *err)
 {
-	char *text = memory_format("%s%s%s", before, kind_of(my)->prove_sql, after);
+	char *text = memory_format("%s%s%s", before, my->strategy->door->prove_sql, after);
 	int64_t answer[ANSWER_COLUMNS];
 	struct call call;
 	MYSQL_RES *rows;
@@ -166,7 +161,7 @@ static enum outcome pass_by(struct mysql_backend *my, const struct request *requ
 
 enum outcome door_try(struct mysql_backend *my, const struct request *request, struct error *err)
 {
-	const struct door_kind *kind = kind_of(my);
+	const struct door_kind *kind = my->strategy->door;
 	char *text = memory_format("%s%s%s", sql_door_settings, kind->begin_sql, kind->pass_sql);
 	enum outcome outcome = pass_by(my, request, text, err);
 
@@ -181,7 +176,7 @@ enum outcome door_try(struct mysql_backend *my, const struct request *request, s
 
 int door_wait(struct mysql_backend *my, const struct request *request, struct error *err)
 {
-	const struct door_kind *kind = kind_of(my);
+	const struct door_kind *kind = my->strategy->door;
 	char *text = memory_format("%s%s", sql_door_settings, kind->begin_sql);
 	struct call call;
 	int failed;
@@ -213,7 +208,8 @@ enum outcome door_wake(struct mysql_backend *my, const struct request *request, 
 
 enum outcome door_open(struct mysql_backend *my, const struct request *request, struct error *err)
 {
-	const enum outcome outcome = request_proof(my, request, "", kind_of(my)->open_sql, err);
+	const char *open_sql = my->strategy->door->open_sql;
+	const enum outcome outcome = request_proof(my, request, "", open_sql, err);
 
 	if (outcome != OUTCOME_HELD)
 		door_drop(my);
@@ -225,8 +221,8 @@ int door_probe(struct mysql_backend *my, const char *name, bool *taken, int64_t 
 	       struct error *err)
 {
 	const struct request request = { .name = name };
-	const char *probe = kind_of(my)->probe_sql;
-	char *text = memory_format("%s%s", sql_door_settings, probe);
+	const struct door_kind *kind = my->strategy->door;
+	char *text = memory_format("%s%s", sql_door_settings, kind->probe_sql);
 	struct call call;
 	MYSQL_RES *rows;
 	int failed;
@@ -236,7 +232,7 @@ int door_probe(struct mysql_backend *my, const char *name, bool *taken, int64_t 
 	free(text);
 	mysql_numbers(rows, number, 1);
 	*taken = failed ? mysql_contended(&my->side)
-			: probe != kind_of(my)->pass_sql && *number > 0;
+			: kind->probe_sql != kind->pass_sql && *number > 0;
 	failed = failed && !*taken && !mysql_is_missing(&my->side);
 	/* The end of the connection frees what the probe has taken. */
 	mysql_conn_close(&my->side);

@@ -38,16 +38,13 @@ GRANT SELECT, INSERT, UPDATE, DELETE ON {database}.dlock_entries TO {user}@'%';
 strategy = {strategy} AND name = {name}
 
 -- name: draw
--- Draws a number (LAST_INSERT_ID), and keeps the row of the name locked until COMMIT. end_stale
--- finds this statement by its comment.
+-- Draws a number (LAST_INSERT_ID), and keeps the row of the name locked until COMMIT. A condition
+-- may stand between this and draw_end. end_stale finds this statement by its comment.
 INSERT /* {token} */ INTO dlock_names (strategy, name, fence)
   SELECT {strategy}, {name}, LAST_INSERT_ID({now}) FROM DUAL WHERE {writable}
-  ON DUPLICATE KEY UPDATE fence = LAST_INSERT_ID(GREATEST(dlock_names.fence + 1, {now}));
 
--- name: draw_if_empty
-INSERT /* {token} */ INTO dlock_names (strategy, name, fence)
-  SELECT {strategy}, {name}, LAST_INSERT_ID({now}) FROM DUAL WHERE {writable} AND {is_empty}
-  ON DUPLICATE KEY UPDATE fence = LAST_INSERT_ID(GREATEST(dlock_names.fence + 1, {now}));
+-- name: draw_end
+ON DUPLICATE KEY UPDATE fence = LAST_INSERT_ID(GREATEST(dlock_names.fence + 1, {now}));
 
 -- name: is_empty
 NOT EXISTS (SELECT 1 FROM dlock_entries q WHERE strategy = {strategy} AND name = {name})
@@ -59,7 +56,7 @@ NOT EXISTS (SELECT 1 FROM dlock_entries q WHERE strategy = {strategy} AND name =
 -- Galera can roll the transaction back at the end of a SELECT, after its rows were sent: there is
 -- no error, and COMMIT has nothing to commit.
 START TRANSACTION;
-{draw_if_empty}
+{draw} AND {is_empty} {draw_end}
 INSERT INTO dlock_entries
     (strategy, name, place, token, mode, fence, expires, conn, home, replaces, newer, owner)
   SELECT {strategy}, {name}, LAST_INSERT_ID(), {token}, {mode}, LAST_INSERT_ID(), {now} + {ttl},
@@ -82,7 +79,7 @@ COUNT(*) = 0 OR {mode} <> 0 AND SUM(mode <> {mode}) = 0 AND ({mode} < 0 OR COUNT
 -- extended. A waiter that was replaced removes its entry. With --replace-waiters it replaces older
 -- waiters that have this option, too.
 START TRANSACTION;
-{draw}
+{draw} {draw_end}
 DELETE FROM dlock_entries WHERE {lock} AND (expires <= {now} OR place = {late} AND fence = 0);
 INSERT INTO dlock_entries
     (strategy, name, place, token, mode, fence, expires, conn, home, replaces, newer, owner)
