@@ -165,8 +165,8 @@ int supervisor_init(struct supervisor *s, const struct run_request *run,
 
 /*
  * Find the hold of the token in the environment, and let a keeper join it (KEEPER_JOIN) or renew it
- * once (KEEPER_NEST). Returns YES with s->joined and *lease_ms as in the keeper's event, or without:
- * the backend is down, and the command runs without the lock (--if-down run). NOT_YET: there is no
- * such hold, and the caller acquires. NO with the result filled.
+ * once (KEEPER_NEST). Returns YES with s->joined and *lease_ms as in the keeper's event, or
+ * without: the backend is down, and the command runs without the lock (--if-down run). NOT_YET:
+ * there is no such hold, and the caller acquires. NO with the result filled.
  */
 enum acquired supervisor_join(struct supervisor *s, enum keeper_mode mode, int64_t *lease_ms);
