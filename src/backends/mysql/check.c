@@ -49,7 +49,7 @@ static void report_facts(const struct mysql_backend *my, MYSQL_RES *facts, MYSQL
 	const char *states = get_fact(members, "members");
 	const bool galera = is_on(nodes);
 	const bool group = get_fact(facts, "group_replication_group_name")[0];
-	const char *most = get_fact(facts, "max_connections"), *zone = get_fact(facts, "zone_min");
+	const char *most = get_fact(facts, "max_connections");
 	const char *cipher = get_fact(facts, "Ssl_cipher");
 	char used[64];
 
@@ -108,6 +108,16 @@ static void report_facts(const struct mysql_backend *my, MYSQL_RES *facts, MYSQL
 		{ "waiting", my->strategy->statements->try_sql, FINDING_OK, "a release wakes "
 		  "waiters of the same account and node; others check each 0.3 s times their "
 		  "position", "", "", NULL },
+	};
+
+	findings_add_rules(findings, rules, sizeof(rules) / sizeof(rules[0]));
+}
+
+/* Only the dialect shedlock asks for the sessions' time zone. */
+static void report_zone(MYSQL_RES *facts, struct findings *findings)
+{
+	const char *zone = get_fact(facts, "zone_min");
+	const struct finding_rule rules[] = {
 		{ "time-zone", is_on(zone), FINDING_WARNING, "sessions here are ", zone, " min off "
 		  "UTC, in which ShedLock writes", "have ShedLock use the database's time "
 		  "(usingDbTime), and no other time zone in its sessions; or name theirs with "
@@ -142,6 +152,7 @@ int mysql_check(struct backend *backend, struct findings *findings, struct error
 	findings_add_skew(findings, clock_ms - (before_ms + clock_wall_ms()) / 2);
 	mysql_persist(call.conn, sql_group_facts, NULL, 0, 2, &members, &ignored);
 	report_facts(my, facts, members, findings);
+	report_zone(facts, findings);
 	mysql_free_result(facts);
 	mysql_free_result(members);
 	return 0;
