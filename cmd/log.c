@@ -294,12 +294,10 @@ void log_waiting(const struct wait_state *state)
 {
 	char holder[HOLDER_DESCRIPTION_SIZE];
 
-	if (!state) {
+	if (!state)
 		clear_live_line();
-		return;
-	}
-	/* Nobody reads the state. */
-	if (log_hooks.tick_ms == CLOCK_NEVER)
+	/* Without a tick nobody reads the state. */
+	if (!state || log_hooks.tick_ms == CLOCK_NEVER)
 		return;
 	holder_describe(&state->holder, run_elapsed(state->since_ms), holder, sizeof(holder));
 	if (lines.live)
