@@ -86,6 +86,10 @@ _Static_assert(NAMES_SIZE +
 	       sizeof("ttl=123456789012&pid=2147483647&since=1234567890123&kept=1234567890123"
 		      "&done=1234567890123&replaces=1&host=&user=&cmd=") <= HOLDER_COLUMN_SIZE,
 	       "HOLDER_COLUMN_SIZE");
+/* There is room for all fields but the note, also with the longest numbers: kept excludes until. */
+_Static_assert(NAMES_SIZE + 7 * (sizeof("9223372036854775807") - 1) +
+	       sizeof("ttl=&pid=&since=&done=&min=&until=&replaces=&host=&user=&cmd=") <=
+	       HOLDER_TEXT_SIZE, "HOLDER_TEXT_SIZE");
 
 size_t holder_encode(const struct holder *holder, char buf[static HOLDER_TEXT_SIZE])
 {
@@ -107,7 +111,7 @@ size_t holder_encode(const struct holder *holder, char buf[static HOLDER_TEXT_SI
 		/* The note, which comes last, is cut. */
 		if (value == holder->note)
 			most = HOLDER_COLUMN_SIZE;
-		/* There is always room for the numbers, which are first. */
+		/* Only a note may have no room. */
 		if (!*value || used + strlen(field->key) + sizeof("&=") >= most)
 			continue;
 		if (used)

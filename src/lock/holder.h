@@ -47,7 +47,7 @@ void holder_self(struct holder *holder, const char *command);
 /* Write the name of this host; "": not known. */
 void holder_host(char host[static HOLDER_HOST_SIZE]);
 
-#define HOLDER_TEXT_SIZE 832
+#define HOLDER_TEXT_SIZE 868
 /* Room in a column of a table in a database. */
 #define HOLDER_COLUMN_SIZE 800
 

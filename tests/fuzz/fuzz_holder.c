@@ -8,6 +8,7 @@ static void check_same(const struct holder *a, const struct holder *b)
 {
 	INVARIANT(strcmp(a->host, b->host) == 0);
 	INVARIANT(strcmp(a->user, b->user) == 0);
+	INVARIANT(strcmp(a->command, b->command) == 0);
 	INVARIANT(a->pid == b->pid);
 	INVARIANT(a->since_ms == b->since_ms);
 	INVARIANT(a->kept_ms == b->kept_ms);
@@ -58,8 +59,6 @@ static void check_encode(const uint8_t *data, size_t size)
 	length = holder_encode(&cleaned, text);
 	INVARIANT(holder_decode(&again, text, length) == 0);
 	check_same(&cleaned, &again);
-	/* Beside forged long numbers, the end of a command may have no room. */
-	INVARIANT(length > HOLDER_COLUMN_SIZE || !strcmp(cleaned.command, again.command));
 	if (text_is_clean(holder.host, strlen(holder.host)))
 		INVARIANT(strcmp(holder.host, cleaned.host) == 0);
 }
@@ -83,7 +82,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		INVARIANT(length > 0 && length < sizeof(encoded));
 		INVARIANT(holder_decode(&again, encoded, length) == 0);
 		check_same(&holder, &again);
-		INVARIANT(length > HOLDER_COLUMN_SIZE || !strcmp(holder.command, again.command));
 	}
 	check_describe(&holder, -1);
 	check_describe(&holder, holder.since_ms);

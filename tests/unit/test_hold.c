@@ -226,7 +226,7 @@ static void test_release(void)
 	CHECK_STR(asked_text, "(none)");
 	CHECK_INT(hold_release(&backend, &request, &self, 500, end_ms, &err), OUTCOME_HELD);
 	CHECK_INT(asked.keep_ms, 500);
-	CHECK(!strncmp(asked_text, "kept=", 5));
+	CHECK(!strncmp(asked_text, "kept=", 5) && strstr(asked_text, "&host=h"));
 	answer = OUTCOME_LOST;
 	CHECK_INT(hold_release(&backend, &request, &self, 0, end_ms, &err), OUTCOME_LOST);
 	backend.resent = true;

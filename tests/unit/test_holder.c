@@ -82,9 +82,10 @@ static void test_encode(void)
 				  .kept_ms = INT64_MAX, .min_ms = INT64_MAX };
 	check_round_trip(&holder);
 	holder_encode(&holder, text);
-	CHECK_HAS(text, "ttl=9223372036854775807&pid=9223372036854775807&");
-
-	CHECK_HAS(text, "&host=a%26b%3Dc&user=100%25&cmd=%E2%82%AC%20%2B%3B");
+	CHECK_STR(text, "ttl=9223372036854775807&pid=9223372036854775807"
+			"&since=9223372036854775807&kept=9223372036854775807"
+			"&min=9223372036854775807&host=a%26b%3Dc&user=100%25"
+			"&cmd=%E2%82%AC%20%2B%3B");
 
 	unit_case("encode, full");
 	memset(holder.host, '&', sizeof(holder.host) - 1);

@@ -11,8 +11,10 @@
 
 #include "lock/hold.h"
 
-_Static_assert(ROW_ID_SIZE == 65 && HOLDER_TEXT_SIZE == 832, "the widths in file_record_read()");
-_Static_assert(HOLDER_TEXT_SIZE + ROW_ID_SIZE + 100 < FILE_RECORD_SIZE, "FILE_RECORD_SIZE");
+_Static_assert(ROW_ID_SIZE == 65 && HOLDER_TEXT_SIZE == 868, "the widths in file_record_read()");
+_Static_assert(sizeof("fence 12345678901234567890 hold  x 1234567890 12345678901234567890 ") +
+	       HOLDER_TEXT_SIZE + ROW_ID_SIZE + TEXT_DIGITS_SIZE < FILE_RECORD_SIZE,
+	       "FILE_RECORD_SIZE");
 
 bool file_record_read(struct file_record *record, int fd, int number)
 {
@@ -23,7 +25,7 @@ bool file_record_read(struct file_record *record, int fd, int number)
 	if (length <= 0)
 		return false;
 	line[length] = '\0';
-	if (sscanf(line, "fence %20" SCNu64 " hold %64[0-9a-f] %11s %9d %20lu %831s",
+	if (sscanf(line, "fence %20" SCNu64 " hold %64[0-9a-f] %11s %9d %20lu %867s",
 		   &record->fence, record->id, mode, &record->pid, &record->space,
 		   record->text) >= 5)
 		hold_mode_read(mode, &record->mode, &record->slots);
