@@ -157,11 +157,12 @@ int uri_load_passwords(struct uri *uri, const char **exposed, struct error *err)
 /* Returns the percent-encoded path, which the caller frees, or NULL. */
 static char *encode_path(const char *path)
 {
-	const size_t size = path ? 3 * strlen(path) + 1 : 0;
-	char *encoded = path ? memory_new(1, size) : NULL;
+	char *encoded;
 
-	if (path)
-		uri_encode(path, strlen(path), encoded, size);
+	if (!path)
+		return NULL;
+	encoded = memory_new(3, strlen(path) + 1);
+	uri_encode(path, strlen(path), encoded, 3 * strlen(path) + 1);
 	return encoded;
 }
 
@@ -170,13 +171,17 @@ char *uri_make_absolute(const char *text)
 	static const char *const files[] = {
 		"password-file", FILE_PARAMS, "socket", "defaults-file", NULL
 	};
-	char *directory = strchr(text, '?') ? getcwd(NULL, 0) : NULL;
-	char *result = memory_copy(text), *longer, *name;
-	char *here = encode_path(directory), *home = encode_path(getenv("HOME"));
+	char *result = memory_copy(text), *longer, *name, *directory, *here, *home;
 	const char *value, *base;
 	size_t length, at;
 	bool relative;
 
+	/* Most URIs have no parameters, and each run comes by here. */
+	if (!strchr(text, '?'))
+		return result;
+	directory = getcwd(NULL, 0);
+	here = encode_path(directory);
+	home = encode_path(getenv("HOME"));
 	for (at = strcspn(result, "?"); result[at]; at += 1 + strcspn(result + at + 1, "&")) {
 		length = strcspn(result + at + 1, "=&");
 		name = memory_copy_part(result + at + 1, length);

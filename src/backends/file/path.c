@@ -117,7 +117,7 @@ static char *encode_name(const char *name, char *encoded)
 
 char *file_path_make(const char *directory, const char *name)
 {
-	char *path = memory_resize(NULL, strlen(directory) + FILE_NAME_SIZE, 1);
+	char *path = memory_new(1, strlen(directory) + FILE_NAME_SIZE);
 
 	strcpy(encode_name(name, stpcpy(stpcpy(path, directory), "/")), SUFFIX);
 	return path;

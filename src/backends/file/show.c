@@ -194,7 +194,7 @@ int file_show(struct backend *backend, const struct request *request, struct row
 		file_store(file, NULL);
 	if (file_inspect(file, request->name, &lock, &state, err))
 		return -1;
-	/* Without a file the lock is free. */
+	/* Without a file this fails, and nobody reads info: the lock is free. */
 	fstat(lock.fd, &info);
 	file_lock_close(&lock);
 	row_id(request->token, id);
