@@ -80,12 +80,13 @@ int supervisor_keeper_died(const struct supervisor *s, struct error *err)
 
 bool supervisor_check_proc(struct supervisor *s)
 {
-	if (s->without_proc || s->run->contain || tree_usable())
-		return !s->without_proc;
-	s->without_proc = true;
-	supervisor_log(s, LEVEL_WARNING, "/proc is missing or not that of this PID namespace: "
-		       "processes that leave the command's process group are not found");
-	return false;
+	if (!s->without_proc && !s->run->contain && !tree_usable()) {
+		s->without_proc = true;
+		supervisor_log(s, LEVEL_WARNING,
+			       "/proc is missing or not that of this PID namespace: processes "
+			       "that leave the command's process group are not found");
+	}
+	return !s->without_proc;
 }
 
 void supervisor_begin_stop(struct supervisor *s)

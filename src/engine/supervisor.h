@@ -121,7 +121,7 @@ void supervisor_overdue(struct supervisor *s, bool max_run);
 
 /*
  * Can /proc be used? Otherwise only processes of the command's group are found; warn of this once.
- * A namespace ends without /proc. Only called when a tree is ended, because it takes 0.1 ms.
+ * With --contain it is not needed. Call this only when a tree is ended, because it takes 0.1 ms.
  */
 bool supervisor_check_proc(struct supervisor *s);
 
