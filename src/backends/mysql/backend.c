@@ -36,18 +36,6 @@ static const struct mysql_strategy *find_strategy(const struct uri *uri, struct 
 	return NULL;
 }
 
-static int check_params(const struct mysql_strategy *strategy, const struct uri *uri,
-			struct error *err)
-{
-	/* The parameter of the strategy, or NULL, is last. */
-	const char *const known[] = {
-		URI_COMMON_PARAMS, "strategy", "dialect", "socket", "ssl-ca", "ssl-cert", "ssl-key",
-		"ssl-mode", "defaults-file", "defaults-group", strategy->param, NULL
-	};
-
-	return uri_check_params(uri, known, err);
-}
-
 static void my_close(struct backend *backend)
 {
 	struct mysql_backend *my = mysql_from_backend(backend);
@@ -71,9 +59,15 @@ static int my_fd(struct backend *backend)
 static struct backend *my_open(const struct uri *uri, struct error *err)
 {
 	const struct mysql_strategy *strategy = find_strategy(uri, err);
+	/* The parameter of the strategy, or NULL, is last. */
+	const char *const known[] = {
+		URI_COMMON_PARAMS, "strategy", "dialect", "socket", "ssl-ca", "ssl-cert", "ssl-key",
+		"ssl-mode", "defaults-file", "defaults-group", strategy ? strategy->param : NULL,
+		NULL
+	};
 	struct mysql_backend *my;
 
-	if (!strategy || check_params(strategy, uri, err))
+	if (!strategy || uri_check_params(uri, known, err))
 		return NULL;
 	my = memory_new(1, sizeof(*my));
 	my->strategy = strategy;

@@ -136,6 +136,7 @@ static enum outcome change_hold(const struct call *call, const char *sql, int64_
 	return OUTCOME_LOST;
 }
 
+/* Extend the lease, or with keep_ms end it after that, and leave a hold without a token. */
 static enum outcome renew_entry(struct mysql_backend *my, struct mysql_conn *conn,
 				const struct request *request, struct error *err)
 {
@@ -147,7 +148,8 @@ static enum outcome renew_entry(struct mysql_backend *my, struct mysql_conn *con
 	/* Of an entry with a door: the connection that has passed it; 0: it waits there. */
 	if (my->strategy->door)
 		call_set(&call, SQL_INT("conn", my->conn.session ? my->conn.number : 0));
-	outcome = change_hold(&call, my->strategy->statements->renew_sql, TAKE_MS, change, err);
+	outcome = change_hold(&call, my->strategy->statements->renew_sql,
+			      request->keep_ms ? my->base.timeout_ms : TAKE_MS, change, err);
 	/* With another record, the lease may end before the time that waiters know. */
 	if (outcome == OUTCOME_HELD && request->text)
 		wake_waiters(&call, "");
@@ -157,16 +159,21 @@ static enum outcome renew_entry(struct mysql_backend *my, struct mysql_conn *con
 static enum outcome release_entry(struct mysql_backend *my, struct mysql_conn *conn,
 				  const struct request *request, struct error *err)
 {
+	const struct mysql_statements *statements = my->strategy->statements;
 	int64_t change[CHANGE_COLUMNS];
+	struct error ignored = { 0 };
 	enum outcome outcome;
 	struct call call;
 	bool resent;
 
 	my->base.resent = false;
+	if (request->keep_ms && statements->leave_sql)
+		return renew_entry(my, conn, request, err);
 	call_begin(&call, my, conn, request);
-	outcome = change_hold(&call, my->strategy->statements->release_sql, my->base.timeout_ms,
-			      change, err);
+	outcome = change_hold(&call, statements->release_sql, my->base.timeout_ms, change, err);
 	resent = my->base.resent;
+	if (outcome == OUTCOME_LOST && statements->leave_sql)
+		request_change(&call, statements->leave_sql, my->base.timeout_ms, change, &ignored);
 	wake_listed(&call, change);
 	my->base.resent = resent;
 	return outcome;

@@ -24,6 +24,7 @@ void call_begin(struct call *call, struct mysql_backend *my, struct mysql_conn *
 		const struct request *request)
 {
 	const char *token = request->token ? request->token : "", *text = request->text;
+	const int64_t keep_us = request->keep_ms * 1000;
 	const int64_t mode = request->mode == HOLD_SHARED ? -1 :
 			     request->mode == HOLD_SLOT ? request->slots : 0;
 
@@ -37,8 +38,10 @@ void call_begin(struct call *call, struct mysql_backend *my, struct mysql_conn *
 	call_set(call, SQL_TEXT("strategy", my->strategy->name));
 	call_set(call, text ? SQL_TEXT("owner", text) : SQL_PART("owner", "NULL"));
 	call_set(call, SQL_INT("mode", mode));
-	call_set(call, SQL_INT("ttl", request->ttl_ms * 1000));
-	call_set(call, SQL_INT("keep", request->keep_ms * 1000));
+	/* A hold that is retained has no client's token. */
+	call_set(call, SQL_PART("as", keep_us ? "CONCAT('kept ', place)" : "token"));
+	call_set(call, SQL_INT("ttl", keep_us ? keep_us : request->ttl_ms * 1000));
+	call_set(call, SQL_INT("keep", keep_us));
 	call_set(call, SQL_INT("alive", ALIVE_US));
 	call_set(call, SQL_INT("queue", request->queue));
 	call_set(call, SQL_INT("replaces", request->replaces && request->queue));

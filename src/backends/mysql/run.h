@@ -26,6 +26,7 @@ struct door_kind;
 struct mysql_statements {
 	const char *try_sql;		/* NULL: there is no queue, and waiters poll */
 	const char *take_sql, *renew_sql, *release_sql, *show_sql, *list_sql, *break_sql;
+	const char *leave_sql;		/* NULL: the release retains a hold, and nothing waits */
 	const char *check_sql;		/* names and values of facts */
 };
 

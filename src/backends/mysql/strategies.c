@@ -7,6 +7,7 @@ static const struct mysql_statements entries = {
 	.take_sql = sql_entries_take,
 	.renew_sql = sql_entries_renew,
 	.release_sql = sql_entries_release,
+	.leave_sql = sql_entries_leave,
 	.show_sql = sql_entries_show,
 	.list_sql = sql_entries_list,
 	.break_sql = sql_entries_break,

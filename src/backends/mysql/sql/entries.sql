@@ -124,9 +124,10 @@ SELECT /* dlock sleep {token} */ SLEEP(IF(
       WHERE {lock} AND place < {place} AND newer = ''), 0) / 1000);
 
 -- name: entries_waiters
--- Gives the positions of the first two waiters of this home, behind the result of the request. With
--- {newer}, those that this waiter has replaced, and otherwise those that may get the lock.
-SELECT @done, @conn, MIN(place), MAX(place) FROM (SELECT place FROM dlock_entries q
+-- Gives the positions of the first two waiters of this home, behind the number of rows that the
+-- statement before it has changed. With {newer}, those that this waiter has replaced, and otherwise
+-- those that may get the lock.
+SELECT ROW_COUNT(), @conn, MIN(place), MAX(place) FROM (SELECT place FROM dlock_entries q
   WHERE {lock} AND fence = 0 AND home = @home AND newer = {newer} ORDER BY place LIMIT 2) w;
 
 -- name: entries_wake
@@ -177,24 +178,22 @@ q.strategy = {strategy} AND q.name = {name} AND q.place <= {place} AND q.fence =
 SET @dead = NULL;
 SELECT MIN(q.place) INTO @dead FROM dlock_entries q WHERE {dead};
 DELETE q FROM dlock_entries q WHERE q.place = @dead AND {dead};
-SET @done = ROW_COUNT();
 {entries_waiters}
 
 -- name: entries_renew
--- {conn} is the column itself, except for an entry with a door: see the table above.
-UPDATE dlock_entries SET expires = {now} + {ttl}, owner = COALESCE({owner}, owner), conn = {conn}
+-- {conn} and {as} are the columns themselves, except for an entry with a door (see the table above)
+-- and for a hold that is retained, which has no client's token.
+UPDATE dlock_entries SET expires = {now} + {ttl}, owner = COALESCE({owner}, owner), conn = {conn},
+    token = {as}
   WHERE {lock} AND token = {token} AND fence > 0 AND expires > {now} AND {writable};
 SELECT ROW_COUNT(), 0, 0, 0;
 
 -- name: entries_release
--- With {keep}, turns the hold into one without a token, for the rest of its minimum hold, which may
--- end before the lease that waiters know.
-UPDATE dlock_entries SET expires = {now} + {keep}, token = CONCAT('kept ', place),
-    owner = COALESCE({owner}, owner)
-  WHERE {keep} > 0 AND {lock} AND token = {token} AND fence > 0 AND expires > {now};
-SET @done = ROW_COUNT();
 DELETE FROM dlock_entries WHERE {lock} AND token = {token} AND fence > 0 AND expires > {now};
-SET @done = @done + ROW_COUNT();
+{entries_waiters}
+
+-- name: entries_leave
+-- Removes an entry that waits or has expired.
 DELETE FROM dlock_entries WHERE {lock} AND token = {token};
 {entries_waiters}
 
@@ -220,5 +219,4 @@ SELECT DISTINCT name FROM dlock_entries WHERE strategy = {strategy} AND expires 
 SET @conn = 0;
 SELECT conn INTO @conn FROM dlock_entries WHERE {lock} AND token = UNHEX({row}) AND home = @home;
 DELETE FROM dlock_entries WHERE {lock} AND token = UNHEX({row}) AND fence > 0;
-SET @done = ROW_COUNT();
 {entries_waiters}
