@@ -217,7 +217,7 @@ all_get_in() {
 @test "a hold in the record whose pid another process has now stops nobody" {
 	held_in gone -s
 	container_end "$CONTAINER"
-	# This is as after a reboot: the record has this host's name, and a pid that is in use.
+	# As after a reboot, of an older program: this host's name, and a pid that is in use.
 	sed -E "s/( s) [0-9]+ /\1 $$ /; s/host=gone/host=$(uname -n)/" "$LOCK_FILE" >leftover
 	has_line leftover "hold [0-9a-f]* s $$ .*host=$(uname -n)&"
 	cp leftover "$LOCK_FILE"
@@ -263,6 +263,19 @@ section_end() {
 	wait "$SECTION" || :
 	SECTION=
 	rm section
+}
+
+# [28]
+@test "the next holder need not wait until the processes of the one before have ended" {
+	local mode
+	"$DLOCK" run --slots 2 "$LOCK" -- true
+	for mode in -n '-n -s' '-n --slots 2'; do
+		# shellcheck disable=SC2086 # several words
+		run -0 python3 -c 'import fcntl, subprocess, sys
+file = open(sys.argv[1], "r+b")
+fcntl.lockf(file, fcntl.LOCK_SH, 2, 1 << 41)
+sys.exit(subprocess.call(sys.argv[2:]))' "$LOCK_FILE" "$DLOCK" run $mode "$LOCK" -- true
+	done
 }
 
 # [29]

@@ -131,6 +131,33 @@ kill_two() {
 	kill -KILL "$LEFT"
 }
 
+# says_leftovers: status of another container says that leftovers hold the lock
+says_leftovers() {
+	run -1 unshare --pid --fork --kill-child --mount-proc "$DLOCK" status "$LOCK"
+	grep -q 'leftovers hold' <<<"$output"
+}
+
+# [31]
+@test "another container sees what a killed dlock has left, and that of a living one there is none" {
+	local token
+	need_root
+	hold --
+	not says_leftovers
+	release
+	kill_two
+	says_leftovers
+	kill -KILL "$LEFT"
+	wait_until 5 is_free
+	# The process that holds opens and closes the file to answer.
+	token=$("$DLOCK" acquire "$LOCK")
+	"$DLOCK" verify "$LOCK" "$token"
+	not says_leftovers
+	"$DLOCK" release "$LOCK" "$token"
+	"$DLOCK" run --min-hold 60s "$LOCK" -- true
+	not says_leftovers
+	"$DLOCK" break --yes "$LOCK"
+}
+
 # ---- the file
 
 @test "the lock file has the mode that umask says, stays, and has fence and holder in it" {

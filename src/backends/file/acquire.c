@@ -52,10 +52,10 @@ static enum outcome find_number(const struct request *request, const struct file
 static enum outcome add_hold(struct file_backend *file, const struct request *request,
 			  const struct file_state *state, struct error *err)
 {
-	const struct file_lock *lock = &file->lock;
+	struct file_lock *lock = &file->lock;
 
 	file->own = (struct file_record){ .mode = request->mode, .slots = request->slots,
-					  .pid = getpid(), .space = file_record_space() };
+					  .pid = getpid() };
 	row_id(request->token, file->own.id);
 	snprintf(file->own.text, sizeof(file->own.text), "%s", request->text);
 	if (file_lock_claim(lock, file->number, err))

@@ -26,6 +26,10 @@
 _Static_assert(sizeof(off_t) >= sizeof(int64_t), "needs -D_FILE_OFFSET_BITS=64");
 #define SECTION_BYTE ((off_t)1 << 40)
 #define RECORD_BYTE(number) (SECTION_BYTE + 1 + (number))
+#define OWNER_BYTE(number) (2 * SECTION_BYTE + (number))
+
+/* O_NONBLOCK: a FIFO must not block us. */
+#define OPEN_FLAGS (O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC | O_NOCTTY)
 
 /* Pauses between two tries to enter the section, whose owner does some reads and a write. */
 #define PAUSE_FIRST_US 50
@@ -67,8 +71,6 @@ static int cannot_open(const struct file_lock *lock, struct error *err)
 
 int file_lock_open(struct file_lock *lock, const char *name, bool make, struct error *err)
 {
-	/* O_NONBLOCK: a FIFO must not block us. */
-	const int flags = O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC | O_NOCTTY;
 	int failed;
 
 	lock->path = file_path_make(lock->file->directory, name);
@@ -77,9 +79,9 @@ int file_lock_open(struct file_lock *lock, const char *name, bool make, struct e
 	 * files of other users (fs.protected_regular).
 	 */
 	do {
-		lock->fd = open(lock->path, flags);
+		lock->fd = open(lock->path, OPEN_FLAGS);
 		if (lock->fd < 0 && errno == ENOENT && make)
-			lock->fd = open(lock->path, flags | O_CREAT | O_EXCL, 0666);
+			lock->fd = open(lock->path, OPEN_FLAGS | O_CREAT | O_EXCL, 0666);
 	} while (lock->fd < 0 && errno == EEXIST);
 	if (lock->fd < 0 && errno == ENOENT && !make)
 		return 1;
@@ -91,9 +93,11 @@ int file_lock_open(struct file_lock *lock, const char *name, bool make, struct e
 
 void file_lock_close(struct file_lock *lock)
 {
+	if (lock->owner_fd >= 0)
+		close(lock->owner_fd);
 	if (lock->fd >= 0)
 		close(lock->fd);
-	lock->fd = -1;
+	lock->fd = lock->owner_fd = -1;
 	free(lock->path);
 	lock->path = NULL;
 }
@@ -109,13 +113,13 @@ bool file_lock_current(const struct file_lock *lock)
 /* ---- bytes ---- */
 
 /* Lock or unlock bytes. A length of 0 means all from start on. */
-static int set_lock(const struct file_lock *lock, short type, off_t start, off_t length)
+static int set_lock(int fd, short type, off_t start, off_t length)
 {
 	struct flock range = {
 		.l_type = type, .l_whence = SEEK_SET, .l_start = start, .l_len = length
 	};
 
-	return fcntl(lock->fd, F_OFD_SETLK, &range);
+	return fcntl(fd, F_OFD_SETLK, &range);
 }
 
 static int report_refused(const struct file_lock *lock, struct error *err)
@@ -129,7 +133,7 @@ int file_lock_enter(const struct file_lock *lock, struct error *err)
 	const int64_t until_ms = clock_boot_ms() + lock->file->base.timeout_ms;
 	useconds_t pause_us = PAUSE_FIRST_US;
 
-	while (set_lock(lock, F_WRLCK, SECTION_BYTE, 1)) {
+	while (set_lock(lock->fd, F_WRLCK, SECTION_BYTE, 1)) {
 		if (errno != EAGAIN && errno != EACCES)
 			return report_refused(lock, err);
 		if (clock_boot_ms() >= until_ms)
@@ -143,26 +147,30 @@ int file_lock_enter(const struct file_lock *lock, struct error *err)
 
 void file_lock_leave(const struct file_lock *lock)
 {
-	set_lock(lock, F_UNLCK, SECTION_BYTE, 1);
+	set_lock(lock->fd, F_UNLCK, SECTION_BYTE, 1);
 }
 
 /*
  * Lock the byte of record 0 for reading, because two holds may have it for a moment: the guard of a
- * run frees only flock(), and its supervisor frees the byte later.
+ * run frees only flock(), and its supervisor frees the byte later. For any record, the owner's byte
+ * is freed when the processes of the hold before end.
  */
-int file_lock_claim(const struct file_lock *lock, int number, struct error *err)
+int file_lock_claim(struct file_lock *lock, int number, struct error *err)
 {
-	if (!set_lock(lock, number ? F_WRLCK : F_RDLCK, RECORD_BYTE(number), 1))
+	lock->owner_fd = open(lock->path, OPEN_FLAGS);
+	if (lock->owner_fd < 0)
+		return cannot_open(lock, err);
+	if (!set_lock(lock->fd, number ? F_WRLCK : F_RDLCK, RECORD_BYTE(number), 1) &&
+	    !set_lock(lock->owner_fd, F_RDLCK, OWNER_BYTE(number), 1))
 		return 0;
 	return report_refused(lock, err);
 }
 
-/* Is a hold alive among count records from number on? True also after an error. */
-static bool is_alive(const struct file_lock *lock, int number, int count)
+/* Has a process locked one of these bytes? True also after an error. */
+static bool is_locked(const struct file_lock *lock, off_t start, off_t length)
 {
 	struct flock range = {
-		.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = RECORD_BYTE(number),
-		.l_len = count
+		.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = start, .l_len = length
 	};
 
 	return fcntl(lock->fd, F_OFD_GETLK, &range) || range.l_type != F_UNLCK;
@@ -170,7 +178,7 @@ static bool is_alive(const struct file_lock *lock, int number, int count)
 
 void file_lock_free(const struct file_lock *lock, enum hold_mode mode)
 {
-	set_lock(lock, F_UNLCK, SECTION_BYTE, 0);
+	set_lock(lock->fd, F_UNLCK, SECTION_BYTE, 0);
 	/* Unlock, because a guard that was forked during the hold has a copy of the descriptor. */
 	flock(lock->fd, LOCK_UN);
 	/* Waiters that cannot sleep in flock() watch the file: watch_file() in acquire.c. */
@@ -195,10 +203,11 @@ static enum file_taken probe_flock(const struct file_lock *lock)
 	return shared ? FILE_SHARED : FILE_FREE;
 }
 
-static void add_hold(struct file_state *state, const struct file_record *record)
+static void add_hold(struct file_state *state, const struct file_record *record, bool owned)
 {
 	state->holds = memory_resize(state->holds, (size_t)state->count + 1, sizeof(*state->holds));
-	state->holds[state->count++] = *record;
+	state->holds[state->count] = *record;
+	state->holds[state->count++].owned = owned;
 }
 
 /* Read a record. Its hold counts only if its mode fits the lock on the file. */
@@ -209,8 +218,8 @@ static void scan_record(const struct file_lock *lock, struct file_state *state, 
 		state->fence = record->fence;
 	if (state->taken != (number ? FILE_SHARED : FILE_TAKEN))
 		return;
-	if (is_alive(lock, number, 1))
-		add_hold(state, record);
+	if (is_locked(lock, RECORD_BYTE(number), 1))
+		add_hold(state, record, is_locked(lock, OWNER_BYTE(number), 1));
 	else if (number && !state->free_number)
 		state->free_number = number;
 }
@@ -227,8 +236,8 @@ void file_lock_scan(const struct file_lock *lock, struct file_state *state)
 	if (!state->free_number)
 		state->free_number = number;
 	/* A shell may have emptied the file. Each holder writes its record when it renews. */
-	if (state->taken == FILE_SHARED && is_alive(lock, number, FILE_RECORDS))
-		add_hold(state, &record);
+	if (state->taken == FILE_SHARED && is_locked(lock, RECORD_BYTE(number), FILE_RECORDS))
+		add_hold(state, &record, true);
 }
 
 int file_inspect(const struct file_backend *file, const char *name, struct file_lock *lock,
@@ -237,7 +246,7 @@ int file_inspect(const struct file_backend *file, const char *name, struct file_
 	int failed;
 
 	*state = (struct file_state){ .taken = FILE_FREE };
-	*lock = (struct file_lock){ .file = file, .fd = -1 };
+	*lock = (struct file_lock){ .file = file, .fd = -1, .owner_fd = -1 };
 	failed = file_lock_open(lock, name, false, err);
 	if (failed)
 		return failed < 0 ? -1 : 0;

@@ -6,12 +6,14 @@
  *			excludes these.
  *	a hold's byte	locked as long as the hold with this record is alive. Others can read
  *			this without a lock of their own.
+ *	an owner's byte	locked as long as dlock's own processes are alive, too: over another open
+ *			file description, which the command does not inherit.
  *	a section byte	locked by a process that reads or changes records, for the time of some
  *			reads and writes.
  *
- * The bytes are far behind all records. All these locks belong to one open file description, so
- * they end together: with its last descriptor, or in file_lock_free(). A process that acquires the
- * lock calls
+ * The bytes are far behind all records. All these locks but the owner's belong to one open file
+ * description, so they end together: with its last descriptor, or in file_lock_free(). A process
+ * that acquires the lock calls
  *
  *	file_lock_open flock() file_lock_enter file_lock_claim file_lock_leave
  *
@@ -32,13 +34,13 @@
 /*
  * The content of a lock file: records of FILE_RECORD_SIZE bytes, one for each hold, each a line
  *
- *	fence 00001795232382921432 hold <id> <mode> <pid> <space> <holder record>
+ *	fence 00001795232382921432 hold <id> <mode> <pid> 0 <holder record>
  *
  * that is padded with spaces. Record 0 is for an exclusive hold, and the others are for shared
  * holds and slots. The mode is x (exclusive), s (shared) or the number of slots. The pid is that of
- * the process of dlock that holds, in the PID namespace with the number space. A record is never
- * removed: it stays after a release or a crash, with its fence. Only the locks of the kernel show
- * whether its hold is alive.
+ * the process of dlock that holds; instead of the 0, older programs have stored the number of its
+ * PID namespace. A record is never removed: it stays after a release or a crash, with its fence.
+ * Only the locks of the kernel show whether its hold is alive.
  */
 #define FILE_RECORD_SIZE 1024
 /* A request for more slots is refused as a mistake. */
@@ -50,8 +52,8 @@ struct file_record {
 	enum hold_mode mode;	/* HOLD_ANY: not known */
 	int slots;
 	pid_t pid;		/* 0: not known */
-	unsigned long space;	/* 0: not known */
 	char text[HOLDER_TEXT_SIZE];	/* request->text */
+	bool owned;		/* not stored: its owner's byte is locked */
 };
 
 /* Read the usable part of a record, which anybody may have written. False: the file ends before. */
@@ -60,14 +62,12 @@ bool file_record_read(struct file_record *record, int fd, int number);
 /* Returns 0, or -1 and sets errno. */
 int file_record_write(const struct file_record *record, int fd, int number);
 
-/* The PID namespace of this process; 0: not known. */
-unsigned long file_record_space(void);
-
 /* ---- objects ---- */
 
 struct file_lock {
 	const struct file_backend *file;	/* it has the directory and the timeout */
 	int fd;			/* -1: not open */
+	int owner_fd;		/* has the owner's byte; -1: not open */
 	char *path;		/* between file_lock_open() and file_lock_close() */
 };
 
@@ -112,8 +112,8 @@ bool file_lock_current(const struct file_lock *lock);
 int file_lock_enter(const struct file_lock *lock, struct error *err);
 void file_lock_leave(const struct file_lock *lock);
 
-/* Lock the byte of a record. Returns 0, or -1 and sets *err. */
-int file_lock_claim(const struct file_lock *lock, int number, struct error *err);
+/* Lock the bytes of a record. Returns 0, or -1 and sets *err. */
+int file_lock_claim(struct file_lock *lock, int number, struct error *err);
 
 /* Free the lock for all processes that share the description, and wake those who wait for it. */
 void file_lock_free(const struct file_lock *lock, enum hold_mode mode);

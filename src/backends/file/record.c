@@ -6,13 +6,12 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "lock/hold.h"
 
 _Static_assert(ROW_ID_SIZE == 65 && HOLDER_TEXT_SIZE == 868, "the widths in file_record_read()");
-_Static_assert(sizeof("fence 12345678901234567890 hold  x 1234567890 12345678901234567890 ") +
+_Static_assert(sizeof("fence 12345678901234567890 hold  x 1234567890 0 ") +
 	       HOLDER_TEXT_SIZE + ROW_ID_SIZE + TEXT_DIGITS_SIZE < FILE_RECORD_SIZE,
 	       "FILE_RECORD_SIZE");
 
@@ -25,9 +24,8 @@ bool file_record_read(struct file_record *record, int fd, int number)
 	if (length <= 0)
 		return false;
 	line[length] = '\0';
-	if (sscanf(line, "fence %20" SCNu64 " hold %64[0-9a-f] %11s %9d %20lu %867s",
-		   &record->fence, record->id, mode, &record->pid, &record->space,
-		   record->text) >= 5)
+	if (sscanf(line, "fence %20" SCNu64 " hold %64[0-9a-f] %11s %9d %*u %867s",
+		   &record->fence, record->id, mode, &record->pid, record->text) >= 4)
 		hold_mode_read(mode, &record->mode, &record->slots);
 	else
 		record->id[0] = '\0';
@@ -45,20 +43,13 @@ int file_record_write(const struct file_record *record, int fd, int number)
 
 	used = snprintf(line, sizeof(line), "fence %020" PRIu64, record->fence);
 	if (record->id[0])
-		used += snprintf(line + used, sizeof(line) - (size_t)used, " hold %s %s %d %lu %s",
+		used += snprintf(line + used, sizeof(line) - (size_t)used, " hold %s %s %d 0 %s",
 				 record->id, hold_mode_text(record->mode, record->slots, mode),
-				 (int)record->pid, record->space, record->text);
+				 (int)record->pid, record->text);
 	memset(line + used, ' ', sizeof(line) - (size_t)used);
 	line[sizeof(line) - 1] = '\n';
 	written = pwrite(fd, line, FILE_RECORD_SIZE, (off_t)number * FILE_RECORD_SIZE);
 	if (written >= 0 && written < FILE_RECORD_SIZE)
 		errno = ENOSPC;
 	return written == FILE_RECORD_SIZE ? 0 : -1;
-}
-
-unsigned long file_record_space(void)
-{
-	struct stat info;
-
-	return stat("/proc/self/ns/pid", &info) ? 0 : (unsigned long)info.st_ino;
 }

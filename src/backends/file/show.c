@@ -2,7 +2,6 @@
 /* Showing the locks of a directory. */
 #include <dirent.h>
 #include <errno.h>
-#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -59,28 +58,16 @@ static void add_processes(struct rows *rows, const struct stat *file, bool holds
 
 /* ---- one lock ---- */
 
-/*
- * Add a note if the process of this record is gone: a process of its command has inherited the
- * descriptor. Only in this PID namespace and on this host, where the pid has a meaning.
- */
-static void mark_leftovers(const struct file_record *hold, struct holder *holder)
-{
-	char host[HOLDER_HOST_SIZE];
-
-	holder_host(host);
-	if (hold->space && hold->space == file_record_space() && kill(hold->pid, 0) &&
-	    errno == ESRCH && !strcmp(holder->host, host))
-		snprintf(holder->note, sizeof(holder->note),
-			 "dlock was killed, and leftovers hold the lock");
-}
-
 static void add_hold(struct rows *rows, const struct file_record *hold, const char *id)
 {
 	struct row *row = rows_add(rows, true, hold->text, strlen(hold->text));
 	/* The clock may have been set back since. */
 	const int64_t age_ms = clock_wall_ms() - (int64_t)(hold->fence / 1000);
 
-	mark_leftovers(hold, &row->holder);
+	/* A process of its command has inherited the descriptor. */
+	if (!hold->owned)
+		snprintf(row->holder.note, sizeof(row->holder.note),
+			 "dlock was killed, and leftovers hold the lock");
 	memcpy(row->id, hold->id, sizeof(hold->id));
 	row->mine = !strcmp(hold->id, id);
 	row->mode = hold->mode;
