@@ -32,12 +32,6 @@
 #define CHECK_MOST_MS 800
 /* Free memory at the end of the heap beyond this goes back to the kernel. */
 #define LONG_LIST 16384
-/*
- * The longest session timeout to ask for. The client library keeps it in an int of
- * milliseconds and multiplies it by 2. The server usually grants less (maxSessionTimeout), and
- * the lease follows from what it grants.
- */
-#define SESSION_MOST_MS (INT_MAX / 4)
 #define DEFAULT_PORT 2181
 /* An election takes about this long; then there may be a leader. */
 #define ELECTION_MS 1000
@@ -377,7 +371,13 @@ int zk_conn_init(struct zk_conn *conn, struct backend *backend, const struct uri
 
 static int start_session(struct zk_conn *conn, int64_t longest_ms, struct error *err)
 {
-	const int ttl_ms = (int)clock_earlier(longest_ms, SESSION_MOST_MS);
+	/*
+	 * The library multiplies this by 2. The server usually grants less (maxSessionTimeout), and
+	 * the lease follows from what it grants.
+	 */
+	const int ttl_ms = (int)clock_earlier(longest_ms, INT_MAX / 4);
+	/* Otherwise it asks for the user's name and the host's, although nothing is logged. */
+	const int flags = ZOO_NO_LOG_CLIENTENV;
 	char *servers = resolve_hosts(conn, err);
 	sigset_t all, before;
 
@@ -396,8 +396,8 @@ static int start_session(struct zk_conn *conn, int64_t longest_ms, struct error 
 	sigfillset(&all);
 	pthread_sigmask(SIG_SETMASK, &all, &before);
 	conn->handle = conn->tls
-		? zookeeper_init_ssl(servers, conn->tls, on_session, ttl_ms, NULL, conn, 0)
-		: zookeeper_init(servers, on_session, ttl_ms, NULL, conn, 0);
+		? zookeeper_init_ssl(servers, conn->tls, on_session, ttl_ms, NULL, conn, flags)
+		: zookeeper_init(servers, on_session, ttl_ms, NULL, conn, flags);
 	pthread_sigmask(SIG_SETMASK, &before, NULL);
 	free(servers);
 	if (!conn->handle)
