@@ -84,32 +84,21 @@ int redis_address_tcp(struct redis_address *address, const struct uri *uri,
 
 /* ---- TLS, user and password ---- */
 
-/* Read an optional parameter that is a path. */
-static int read_path(char **path, const struct uri *uri, const char *name, struct error *err)
-{
-	const char *value = uri_param(uri, name);
-
-	if (value && !value[0])
-		return error_set(err, ERROR_USAGE, 0, "parameter '%s' for %.32s: empty", name,
-				 uri->scheme);
-	*path = memory_copy(value);
-	return 0;
-}
-
 static int read_tls_params(struct redis_tls *tls, const struct uri *uri, struct error *err)
 {
 	const char *name = uri_param(uri, "sni");
 
-	if (read_path(&tls->ca, uri, "ca", err) || read_path(&tls->cert, uri, "cert", err) ||
-	    read_path(&tls->key, uri, "key", err) ||
+	if (uri_param_text(uri, "ca", &tls->ca, err) ||
+	    uri_param_text(uri, "cert", &tls->cert, err) ||
+	    uri_param_text(uri, "key", &tls->key, err) ||
 	    uri_param_flag(uri, "insecure", false, &tls->insecure, err))
 		return -1;
-	tls->name = memory_copy(name && name[0] ? name : NULL);
+	tls->name = name && name[0] ? name : NULL;
 	if (tls->key && !tls->cert)
 		return error_set(err, ERROR_USAGE, 0, "%s: ?key= without ?cert=", uri->scheme);
 	/* Both may be in one file. */
 	if (tls->cert && !tls->key)
-		tls->key = memory_copy(tls->cert);
+		tls->key = tls->cert;
 	if (tls->ca && tls->insecure)
 		return error_set(err, ERROR_USAGE, 0,
 				 "%s: ?insecure=yes verifies nothing, and "
@@ -143,8 +132,8 @@ static int read_tls(struct redis_address *address, const struct uri *uri, struct
 static int read_login(struct redis_address *address, const struct uri *uri, const char *user,
 		      const char *password, struct error *err)
 {
-	address->user = memory_copy(user && user[0] ? user : NULL);
-	address->password = memory_copy(password);
+	address->user = user && user[0] ? user : NULL;
+	address->password = password;
 	if (address->user && !password)
 		return error_set(err, ERROR_USAGE, 0, "%s: user '%s' without a password",
 				 uri->scheme, user);
@@ -288,7 +277,7 @@ static int read_uri(struct redis_client *client, const struct uri *uri, struct e
 
 	while (strcmp(kind->scheme, uri->scheme) != 0)
 		kind++;
-	client->prefix = memory_copy(prefix ? prefix : REDIS_PREFIX);
+	client->prefix = prefix ? prefix : REDIS_PREFIX;
 	return uri_check_params(uri, kind->known, err) || check_form(kind, uri, err) ||
 			       kind->read(client, uri, err) ||
 			       redis_address_read(&client->servers[0].address, uri, err) ||

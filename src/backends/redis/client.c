@@ -56,16 +56,13 @@ static void finish_route(struct redis_route *route)
 void redis_client_finish(struct redis_client *client)
 {
 	redis_free_replies(client);
-	for (int i = 0; i < client->count; i++) {
+	for (int i = 0; i < client->count; i++)
 		redis_server_leave(&client->servers[i]);
-		redis_address_finish(&client->servers[i].address);
-	}
 	for (int i = 0; i < REDIS_KEYS; i++)
 		free(client->keys[i]);
 	close(client->set_fd);
 	if (client->route)
 		finish_route(client->route);
-	free(client->prefix);
 	free(client->servers);
 }
 

@@ -106,7 +106,7 @@ struct redis_client {
 	const struct redis_server *duplicate;	/* of another one, in the last round */
 	int64_t patience_ms;
 	int64_t until_ms;		/* CLOCK_BOOTTIME: the end of all rounds; 0: none */
-	char *prefix;
+	const char *prefix;
 	char *keys[REDIS_KEYS];		/* of the one lock of this object */
 	const struct redisson_kind *kind;	/* NULL: the plain dialect */
 	int64_t most_read_ms;		/* the longest lease of a read lock of Redisson */

@@ -109,16 +109,6 @@ void redis_address_move(struct redis_address *address, const struct redis_endpoi
 		 uri_host_text(endpoint->host, endpoint->port, text, sizeof(text)));
 }
 
-void redis_address_finish(struct redis_address *address)
-{
-	memory_free_secret(address->password);
-	free(address->user);
-	free(address->tls.ca);
-	free(address->tls.cert);
-	free(address->tls.key);
-	free(address->tls.name);
-}
-
 /* ---- bytes ---- */
 
 /* The module for TLS, once a connection has needed it. */

@@ -36,8 +36,7 @@ struct redis_address {
 	bool cluster;		/* a node of a cluster, whose MOVED is followed */
 	bool age;		/* ask for the age of the server with the first request */
 	struct redis_endpoint at;	/* port 0: a Unix socket, or not known yet */
-	char *user;		/* NULL: none */
-	char *password;		/* NULL: none */
+	const char *user, *password;	/* of the URI; NULL: none */
 	long db;
 	struct redis_tls tls;
 	char label[128];	/* for messages: "redis 127.0.0.1:6379" */
@@ -106,9 +105,6 @@ int redis_conn_poll(struct redis_conn *conn, struct redisReply **reply);
 void redis_refusal(const struct redis_address *address, const char *text, struct error *err);
 
 /* ---- addresses ---- */
-
-/* Free what the address owns, and overwrite the password. */
-void redis_address_finish(struct redis_address *address);
 
 /*
  * Read an endpoint: length bytes of host, without brackets. False: the host is empty, too long or

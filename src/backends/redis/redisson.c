@@ -83,7 +83,7 @@ int redisson_read(struct redis_client *client, const struct uri *uri, struct err
 				 "known are reentrant, fair, fenced, readwrite, semaphore", lock);
 	/* Redisson uses names as they are. */
 	if (!uri_param(uri, "prefix"))
-		client->prefix[0] = '\0';
+		client->prefix = "";
 	client->base.can = client->kind->can;
 	client->sharded = client->route && client->route->cluster;
 	return uri_param_duration(uri, "watchdog", WATCHDOG_MS, &client->most_read_ms, err);

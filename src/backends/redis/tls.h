@@ -23,12 +23,12 @@ struct redis_tls_session;
 /* For messages about a server that has TLS where the URI has none, or the other way round. */
 #define REDIS_TLS_HINT "TLS is chosen by rediss: or ?tls=yes, and for sentinels by ?sentinel-tls="
 
-/* Parameters of TLS. */
+/* Parameters of TLS, which point into the URI. */
 struct redis_tls {
-	char *ca;		/* file or directory of authorities; NULL: those of the system */
-	char *cert;		/* file with our own certificate; NULL: we have none */
-	char *key;		/* file with its key */
-	char *name;		/* the name that the certificate must have; NULL: the host */
+	const char *ca;		/* file or directory of authorities; NULL: those of the system */
+	const char *cert;	/* file with our own certificate; NULL: we have none */
+	const char *key;	/* file with its key */
+	const char *name;	/* the name that the certificate must have; NULL: the host */
 	bool insecure;		/* verify nothing */
 };
 

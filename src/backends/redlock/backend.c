@@ -603,7 +603,7 @@ static int read_uri(struct redis_client *client, const struct uri *uri, struct e
 			return -1;
 		address->age = true;
 	}
-	client->prefix = memory_copy(prefix ? prefix : REDIS_PREFIX);
+	client->prefix = prefix ? prefix : REDIS_PREFIX;
 	return 0;
 }
 
