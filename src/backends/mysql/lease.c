@@ -28,9 +28,11 @@
 
 /* How long a request to take is repeated under contention; a waiter tries later. */
 #define TAKE_MS 200
-/* How often to wake at most, and how soon a waiter has to look at the queue after that. */
+/* How often to wake at most. */
 #define WAKE_MOST 20
+/* The first pause before asking whether a waiter has looked, which doubles up to the last. */
 #define WAKE_PAUSE_US 4000
+#define WAKE_LAST_US 16000
 /* A check takes two requests, so it is half as frequent. */
 #define CHECK_FACTOR 2
 /* The pause behind entries of another home, times the position in the queue. */
@@ -79,12 +81,16 @@ static int request_change(const struct call *call, const char *sql, int64_t limi
 static bool has_looked(const struct call *call)
 {
 	struct error ignored = { 0 };
-	int64_t unseen;
+	int64_t looked = 0;
 	MYSQL_RES *rows;
 
-	usleep(WAKE_PAUSE_US);
-	mysql_run(call->conn, sql_entries_unseen, call->values, &rows, &ignored);
-	return mysql_numbers(rows, &unseen, 1) && !unseen;
+	for (useconds_t us = WAKE_PAUSE_US; !looked && us <= WAKE_LAST_US; us *= 2) {
+		usleep(us);
+		if (mysql_run(call->conn, sql_entries_looked, call->values, &rows, &ignored))
+			break;
+		mysql_numbers(rows, &looked, 1);
+	}
+	return looked;
 }
 
 /*
@@ -575,15 +581,6 @@ static void show_row(const struct mysql_strategy *strategy, MYSQL_ROW from,
 		row->left_ms = column_number(from, SHOWN_LEFT);
 }
 
-static void add_names(MYSQL_RES *from, struct name_list *names)
-{
-	MYSQL_ROW row;
-
-	while ((row = mysql_fetch_row(from)))
-		if (row[0])
-			name_list_add(names, row[0], mysql_fetch_lengths(from)[0]);
-}
-
 static int show_entries(struct mysql_backend *my, struct mysql_conn *conn,
 			const struct request *request, struct rows *rows, struct error *err)
 {
@@ -598,11 +595,11 @@ static int show_entries(struct mysql_backend *my, struct mysql_conn *conn,
 	if (mysql_persist(conn, sql, call.values, TAKE_MS, request->name ? SHOWN : 1, &from, err))
 		/* Without tables there are no locks. */
 		return mysql_is_missing(conn) ? 0 : -1;
-	if (!request->name)
-		add_names(from, &rows->names);
-	else
-		while ((row = mysql_fetch_row(from)))
+	while ((row = mysql_fetch_row(from)))
+		if (request->name)
 			show_row(my->strategy, row, mysql_fetch_lengths(from), rows);
+		else if (row[0])
+			name_list_add(&rows->names, row[0], mysql_fetch_lengths(from)[0]);
 	mysql_free_result(from);
 	return 0;
 }

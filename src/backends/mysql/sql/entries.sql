@@ -156,10 +156,10 @@ SELECT @busy, @there;
 KILL QUERY /*M!100301 ID */ @asleep;
 COMMIT;
 
--- name: entries_unseen
--- Has this waiter not looked at the queue since? One that has looked has the lock, or has found that
--- it may not have it yet.
-SELECT COUNT(*) FROM dlock_entries
+-- name: entries_looked
+-- Has this waiter looked at the queue since? Then it has the lock, or has found that it may not have
+-- it yet.
+SELECT COUNT(*) = 0 FROM dlock_entries
   WHERE {lock} AND place = {place} AND fence = 0 AND expires <= @seen;
 
 -- name: entries_awake
