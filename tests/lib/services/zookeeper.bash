@@ -103,9 +103,15 @@ zookeeper_for_file() {
 }
 
 zookeeper_file_end() {
-	if [[ -f $ZK_DIR/pid ]]; then
-		zookeeper_stop "$ZK_DIR"
+	if [[ ! -f $ZK_DIR/pid ]]; then
+		return
 	fi
+	if ! alive "$(<"$ZK_DIR/pid")"; then
+		echo "the server has ended by itself; its log:" >&2
+		cat "$ZK_DIR/log" >&2
+		return 1
+	fi
+	zookeeper_stop "$ZK_DIR"
 }
 
 # ---- one member of an ensemble; zookeeper_stop, zookeeper_restart and zk_ask work with
