@@ -376,7 +376,7 @@ static int start_session(struct zk_conn *conn, int64_t longest_ms, struct error 
 	 * the lease follows from what it grants.
 	 */
 	const int ttl_ms = (int)clock_earlier(longest_ms, INT_MAX / 4);
-	/* Otherwise it asks for the user's name and the host's, although nothing is logged. */
+	/* Otherwise the library looks up the user and the host, although nothing is logged. */
 	const int flags = ZOO_NO_LOG_CLIENTENV;
 	char *servers = resolve_hosts(conn, err);
 	sigset_t all, before;
