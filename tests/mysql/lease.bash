@@ -25,6 +25,12 @@ sleepers() {
 		WHERE p.ID = q.conn AND p.INFO LIKE CONCAT('SELECT /* dlock sl', 'eep%'))") == "$1" ]]
 }
 
+# asleep N: N connections sleep in the server, whether an entry has them or not
+asleep() {
+	[[ $(ask "SELECT COUNT(*) FROM information_schema.PROCESSLIST
+		WHERE INFO LIKE CONCAT('SELECT /* dlock sl', 'eep%')") == "$1" ]]
+}
+
 # only_fences: the server has nothing of this lock but its fence
 only_fences() {
 	[[ $(entries lease 1) == 0 ]]

@@ -339,6 +339,30 @@ end_sql() {
 	wait_until 2 only_fences
 }
 
+@test "waiters that give up leave no entry and no sleep, also when many do at the same moment" {
+	local round n waiter
+	hold --
+	for round in 1 2 3; do
+		waiter=()
+		for n in {1..10}; do
+			wait_in_line "$n" -- true
+			waiter+=("$PID")
+		done
+		wait_until 2 sleepers 10
+		kill -TERM "${waiter[@]}"
+		wait_until 5 ended "${waiter[@]}"
+		equal "$(entries lease 1)" 1 "entries in round $round"
+	done
+	# The server itself ends a sleep without a client in 5 s.
+	wait_until 7 asleep 0
+	wait_in_line 1 -- true
+	wait_until 2 sleepers 1
+	kill -TERM "$PID"
+	join "$PID" 2
+	equal "$(entries lease 1)" 1 entries
+	wait_until 2 asleep 0
+}
+
 # hung_waiter FAMILY MS: starts two waiters, of which the first hangs while the lock is released
 hung_waiter() {
 	hold --

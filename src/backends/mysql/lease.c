@@ -180,7 +180,9 @@ static enum outcome release_entry(struct mysql_backend *my, struct mysql_conn *c
 	resent = my->base.resent;
 	if (outcome == OUTCOME_LOST && statements->leave_sql)
 		request_change(&call, statements->leave_sql, my->base.timeout_ms, change, &ignored);
-	wake_listed(&call, change);
+	/* Behind a waiter that may not hold, nobody may. */
+	if (!my->position || change[FIRST] > my->position)
+		wake_listed(&call, change);
 	my->base.resent = resent;
 	return outcome;
 }
@@ -346,7 +348,6 @@ static void fall_asleep(struct mysql_backend *my, const struct request *request,
 	if (sleep_ms <= 0 || !my->conn.mysql)
 		return;
 	call_begin(&call, my, &my->conn, request);
-	call_set(&call, SQL_INT("place", my->position));
 	call_set(&call, SQL_INT("sleep", sleep_ms));
 	if (!mysql_start(call.conn, sql_entries_sleep, call.values, &ignored))
 		grant->retry_ms = my->check_ms + my->base.timeout_ms;
@@ -366,7 +367,6 @@ static int await_interrupts(struct mysql_backend *my, const struct request *requ
 	if (strstr(mysql_get_server_info(my->conn.mysql), "MariaDB"))
 		return 0;
 	call_begin(&call, my, &my->conn, request);
-	call_set(&call, SQL_INT("place", my->position));
 	failed = mysql_persist(call.conn, sql_entries_awake, call.values, my->base.timeout_ms, 1,
 			       &rows, err);
 	mysql_free_result(rows);
@@ -476,6 +476,19 @@ static enum outcome pass_door(struct mysql_backend *my, const struct request *re
 
 /* ---- renewing and releasing ---- */
 
+/* End the sleep that was for an entry which is gone. */
+static void end_sleep(struct mysql_backend *my, const struct request *request)
+{
+	struct error ignored = { 0 };
+	struct call call;
+
+	mysql_conn_close(&my->conn);
+	call_begin(&call, my, &my->side, request);
+	call_set(&call, SQL_INT("stale", my->address.stale));
+	my->address.stale = 0;
+	mysql_run(call.conn, sql_entries_end_sleep, call.values, NULL, &ignored);
+}
+
 enum outcome lease_renew(struct backend *backend, const struct request *request,
 			 struct grant *grant, struct error *err)
 {
@@ -499,14 +512,19 @@ enum outcome lease_release(struct backend *backend, const struct request *reques
 	struct mysql_backend *my = mysql_from_backend(backend);
 	struct error lost = { 0 };
 	enum outcome door = OUTCOME_LOST, outcome;
+	bool asleep;
 
 	if (my->conn.session)
 		door = door_open(my, request, &lost);
 	else if (my->at_door)
 		door_drop(my);
+	asleep = my->conn.pending;
+	outcome = release_entry(my, asleep ? &my->side : &my->conn, request, err);
+	/* Not before the release, because it can take 2 s. */
+	if (asleep)
+		end_sleep(my, request);
 	my->position = 0;
 	my->checked = false;
-	outcome = release_entry(my, &my->conn, request, err);
 	if (outcome != OUTCOME_HELD || !my->strategy->door || door == OUTCOME_HELD)
 		return outcome;
 	*err = lost;

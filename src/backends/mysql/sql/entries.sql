@@ -197,6 +197,16 @@ DELETE FROM dlock_entries WHERE {lock} AND token = {token} AND fence > 0 AND exp
 DELETE FROM dlock_entries WHERE {lock} AND token = {token};
 {entries_waiters}
 
+-- name: entries_end_sleep
+-- Ends the sleep of a waiter that has left the queue: else it keeps its connection for up to 5 s. When
+-- many leave at once, they do this one after the other, and each sleep ends before the next
+-- interrupt (see entries_wake).
+START TRANSACTION;
+SELECT fence FROM dlock_names WHERE {lock} FOR UPDATE;
+{end_stale}
+DO SLEEP(0.001);
+COMMIT;
+
 -- name: entries_show
 -- One row for each entry, or one without an entry. {there}: is its connection there? An entry whose
 -- client sleeps at a door waits.
