@@ -363,6 +363,33 @@ end_sql() {
 	wait_until 2 asleep 0
 }
 
+@test "ten locks that are released at the same moment: each waiter gets its lock without a delay" {
+	local round n start waiter
+	for round in 1 2 3; do
+		rm -f go held-*
+		waiter=()
+		for n in {1..10}; do
+			start "$DLOCK" run "$LOCK-$n" -- \
+				sh -c 'touch "held-$0"; until [ -e go ]; do sleep 0.02; done' "$n"
+		done
+		for n in {1..10}; do
+			wait_until 5 test -e "held-$n"
+			start "$DLOCK" run "$LOCK-$n" -- true
+			waiter+=("$PID")
+		done
+		wait_until 5 asleep 10
+		now
+		start=$NOW
+		touch go
+		for n in "${waiter[@]}"; do
+			join "$n" 5
+			equal "$status" 0
+		done
+		now
+		took $((NOW - start)) 0 1500
+	done
+}
+
 # hung_waiter FAMILY MS: starts two waiters, of which the first hangs while the lock is released
 hung_waiter() {
 	hold --

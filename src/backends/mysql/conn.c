@@ -37,8 +37,8 @@ void mysql_conn_close(struct mysql_conn *conn)
 	if (fd >= 0 && !conn->session)
 		net_drop_unsent(fd);
 	/*
-	 * Over TLS the library waits for an answer when it closes, and the server may hang. In a
-	 * sleep the server finds an end of the input within 5 s, but no COM_QUIT.
+	 * Over TLS the library waits for an answer when it closes, and the server may hang. A sleep
+	 * that nobody interrupts ends within 5 s at the end of the input, but not at COM_QUIT.
 	 */
 	if (fd >= 0)
 		shutdown(fd, conn->pending ? SHUT_RDWR : SHUT_RD);

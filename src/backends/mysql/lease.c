@@ -476,19 +476,6 @@ static enum outcome pass_door(struct mysql_backend *my, const struct request *re
 
 /* ---- renewing and releasing ---- */
 
-/* End the sleep that was for an entry which is gone. */
-static void end_sleep(struct mysql_backend *my, const struct request *request)
-{
-	struct error ignored = { 0 };
-	struct call call;
-
-	mysql_conn_close(&my->conn);
-	call_begin(&call, my, &my->side, request);
-	call_set(&call, SQL_INT("stale", my->address.stale));
-	my->address.stale = 0;
-	mysql_run(call.conn, sql_entries_end_sleep, call.values, NULL, &ignored);
-}
-
 enum outcome lease_renew(struct backend *backend, const struct request *request,
 			 struct grant *grant, struct error *err)
 {
@@ -518,11 +505,13 @@ enum outcome lease_release(struct backend *backend, const struct request *reques
 		door = door_open(my, request, &lost);
 	else if (my->at_door)
 		door_drop(my);
+	/* Leave the queue first, because the end of a sleep can take 2 s. */
 	asleep = my->conn.pending;
 	outcome = release_entry(my, asleep ? &my->side : &my->conn, request, err);
-	/* Not before the release, because it can take 2 s. */
-	if (asleep)
-		end_sleep(my, request);
+	if (asleep) {
+		mysql_conn_close(&my->conn);
+		mysql_end_stale(&my->side);
+	}
 	my->position = 0;
 	my->checked = false;
 	if (outcome != OUTCOME_HELD || !my->strategy->door || door == OUTCOME_HELD)

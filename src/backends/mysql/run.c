@@ -105,8 +105,7 @@ static int run_once(struct mysql_conn *conn, const char *sql, const struct sql_v
 	return failed;
 }
 
-/* End a request that is still running, because it could take a lock after its release. */
-static void end_stale(struct mysql_conn *conn)
+void mysql_end_stale(struct mysql_conn *conn)
 {
 	const struct mysql_backend *my = mysql_from_backend(conn->backend);
 	const struct sql_value values[] = {
@@ -115,7 +114,7 @@ static void end_stale(struct mysql_conn *conn)
 	};
 	struct error ignored = { 0 };
 
-	if (mysql_conn_open(conn, &ignored))
+	if (!my->address.stale || conn->session || mysql_conn_open(conn, &ignored))
 		return;
 	conn->address->stale = 0;
 	run_once(conn, sql_end_stale, values, NULL, &ignored);
@@ -156,8 +155,7 @@ int mysql_run(struct mysql_conn *conn, const char *sql, const struct sql_value v
 
 	for (bool again = false;; again = true) {
 		*err = (struct error){ .kind = ERROR_NONE };
-		if (address->stale && !conn->session)
-			end_stale(conn);
+		mysql_end_stale(conn);
 		if (!run_once(conn, sql, values, rows, err)) {
 			/* Another host has not received the first request. */
 			conn->backend->resent |= again && address->at == sent_to;

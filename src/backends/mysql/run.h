@@ -109,6 +109,9 @@ int mysql_run(struct mysql_conn *conn, const char *sql, const struct sql_value v
 int mysql_persist(struct mysql_conn *conn, const char *sql, const struct sql_value values[],
 		  int64_t limit_ms, unsigned int columns, MYSQL_RES **rows, struct error *err);
 
+/* End a request that still runs on a closed connection: it could take a lock after its release. */
+void mysql_end_stale(struct mysql_conn *conn);
+
 /* Did the last request fail because a table is missing? */
 bool mysql_is_missing(const struct mysql_conn *conn);
 /* Make the strategy's tables. Returns 0 or -1. */

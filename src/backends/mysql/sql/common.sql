@@ -40,13 +40,25 @@ SET SESSION autocommit = 1, completion_type = 0, sql_mode = '', time_zone = '+00
   /*!50720 , max_execution_time = 0, transaction_isolation = 'READ-COMMITTED' */,
   @home = CONCAT(CURRENT_USER(), ' ', @@hostname, ':', @@port);
 
+-- name: interrupt
+-- MariaDB's SLEEP() of all connections has one mutex. A sleep that begins or ends at the moment of an
+-- interrupt has this mutex and waits for the end of the interrupt, which waits for the mutex: for 2 s
+-- no sleep begins or ends. So clients interrupt one at a time there, and each waits until the sleep
+-- has ended. Galera has no GET_LOCK().
+/*M!100301 BEGIN NOT ATOMIC
+  DECLARE CONTINUE HANDLER FOR SQLEXCEPTION DO 0;
+  DO GET_LOCK('dlock interrupts', 1); */
+
+-- name: interrupt_end
+; /*M!100301 DO SLEEP(0.001); DO RELEASE_LOCK('dlock interrupts'); END *//*!50700 DO 0 */;
+
 -- name: end_stale
 -- Ends a connection that we have closed, if it is still in a statement with the digest of our
 -- token. Behind a balancer or after a restart of the server, another client may have this number.
 SET @stale = NULL;
 SELECT ID INTO @stale FROM information_schema.PROCESSLIST
   WHERE ID = {stale} AND INSTR(INFO, LOWER(HEX({token})));
-KILL CONNECTION @stale;
+{interrupt} KILL CONNECTION @stale {interrupt_end}
 
 -- name: kill_connection
 KILL CONNECTION {connection};

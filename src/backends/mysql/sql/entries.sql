@@ -140,10 +140,8 @@ SELECT ROW_COUNT(), @conn, MIN(place), MAX(place) FROM (SELECT place FROM dlock_
 -- only whatever a connection runs. There the entry is locked from the check to the interrupt, and a
 -- waiter that is awake waits for that: entries_awake. The interrupt fails if there is none to make.
 --
--- Each list of connections costs MariaDB a table on disk. An interrupt at the moment when a SLEEP()
--- begins or ends can cost it 2 s: the thread that leaves a sleep has the mutex of all sleeps, and
--- waits for the one that interrupts it, which waits for this mutex. So one waiter is woken where one
--- is enough.
+-- Each list of connections costs MariaDB a table on disk. So one waiter is woken where one is
+-- enough.
 /*!50700 START TRANSACTION *//*M! DO 0 */;
 /*!50700 SELECT COUNT(*) INTO @locked FROM dlock_entries
   WHERE {lock} AND place = {place} FOR UPDATE *//*M! DO 0 */;
@@ -153,7 +151,7 @@ SELECT COUNT(ID), MAX(COMMAND = 'Busy'), {now} + {alive},
   FROM dlock_entries q LEFT JOIN information_schema.PROCESSLIST ON ID = q.conn
   WHERE {lock} AND place = {place};
 SELECT @busy, @there;
-KILL QUERY /*M!100301 ID */ @asleep;
+{interrupt} KILL QUERY /*M!100301 ID */ @asleep {interrupt_end}
 COMMIT;
 
 -- name: entries_looked
@@ -196,16 +194,6 @@ DELETE FROM dlock_entries WHERE {lock} AND token = {token} AND fence > 0 AND exp
 -- Removes an entry that waits or has expired.
 DELETE FROM dlock_entries WHERE {lock} AND token = {token};
 {entries_waiters}
-
--- name: entries_end_sleep
--- Ends the sleep of a waiter that has left the queue: else it keeps its connection for up to 5 s. When
--- many leave at once, they do this one after the other, and each sleep ends before the next
--- interrupt (see entries_wake).
-START TRANSACTION;
-SELECT fence FROM dlock_names WHERE {lock} FOR UPDATE;
-{end_stale}
-DO SLEEP(0.001);
-COMMIT;
 
 -- name: entries_show
 -- One row for each entry, or one without an entry. {there}: is its connection there? An entry whose
