@@ -36,12 +36,9 @@ void mysql_conn_close(struct mysql_conn *conn)
 	/* A release that the server gets late must not end the next hold of the same token. */
 	if (fd >= 0 && !conn->session)
 		net_drop_unsent(fd);
-	/*
-	 * Over TLS the library waits for an answer when it closes, and the server may hang. A sleep
-	 * that nobody interrupts ends within 5 s at the end of the input, but not at COM_QUIT.
-	 */
+	/* Over TLS the library waits for an answer when it closes, and the server may hang. */
 	if (fd >= 0)
-		shutdown(fd, conn->pending ? SHUT_RDWR : SHUT_RD);
+		shutdown(fd, SHUT_RD);
 	mysql_close(conn->mysql);
 	conn->mysql = NULL;
 	if (conn->pending)
