@@ -44,7 +44,7 @@ SET SESSION autocommit = 1, completion_type = 0, sql_mode = '', time_zone = '+00
 -- MariaDB's SLEEP() of all connections has one mutex. A sleep that begins or ends at the moment of an
 -- interrupt has this mutex and waits for the end of the interrupt, which waits for the mutex: for 2 s
 -- no sleep begins or ends. So clients interrupt one at a time there, and each waits until the sleep
--- has ended. Galera has no GET_LOCK().
+-- has ended.
 /*M!100301 BEGIN NOT ATOMIC
   DECLARE CONTINUE HANDLER FOR SQLEXCEPTION DO 0;
   DO GET_LOCK('dlock interrupts', 1); */
