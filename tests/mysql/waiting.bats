@@ -419,6 +419,34 @@ hung_waiter() {
 	hung_waiter all 2000
 }
 
+@test "a waiter that gives up while it watches one that hangs: the next one watches" {
+	local stopped watcher next start
+	hold --
+	wait_in_line 1 -- true
+	# shellcheck disable=SC2207 # words
+	stopped=("$PID" $(tree "$PID"))
+	wait_in_line 2 -- true
+	watcher=$PID
+	wait_in_line 3 -- true
+	next=$PID
+	wait_until 2 sleepers 3
+	kill -STOP "${stopped[@]}"
+	release
+	# The watcher has been woken, and waits for the end of 0.9 s.
+	pause 0.3
+	now
+	start=$NOW
+	kill -TERM "$watcher"
+	join "$watcher" 2
+	join "$next" 12
+	now
+	equal "$status" 0
+	took $((NOW - start)) 0 2500
+	kill -CONT "${stopped[@]}"
+	join "${stopped[0]}" 8
+	wait_until 2 only_fences
+}
+
 @test "a waiter whose supervisor alone hangs delays the next by 5 s at most" {
 	hung_waiter one 6000
 }

@@ -181,9 +181,7 @@ static enum outcome release_entry(struct mysql_backend *my, struct mysql_conn *c
 	resent = my->base.resent;
 	if (outcome == OUTCOME_LOST && statements->leave_sql)
 		request_change(&call, statements->leave_sql, my->base.timeout_ms, change, &ignored);
-	/* Behind a waiter that may not hold, nobody may. */
-	if (!my->position || change[FIRST] > my->position)
-		wake_listed(&call, change);
+	wake_listed(&call, change);
 	my->base.resent = resent;
 	return outcome;
 }
@@ -506,6 +504,8 @@ enum outcome lease_release(struct backend *backend, const struct request *reques
 		door = door_open(my, request, &lost);
 	else if (my->at_door)
 		door_drop(my);
+	my->position = 0;
+	my->checked = false;
 	/* Leave the queue first, because the end of a sleep can take 2 s. */
 	asleep = my->conn.pending;
 	outcome = release_entry(my, asleep ? &my->side : &my->conn, request, err);
@@ -515,8 +515,6 @@ enum outcome lease_release(struct backend *backend, const struct request *reques
 		mysql_conn_close(&my->conn);
 		mysql_end_stale(&my->side);
 	}
-	my->position = 0;
-	my->checked = false;
 	if (outcome != OUTCOME_HELD || !my->strategy->door || door == OUTCOME_HELD)
 		return outcome;
 	*err = lost;
