@@ -50,11 +50,11 @@ ON DUPLICATE KEY UPDATE fence = LAST_INSERT_ID(GREATEST(dlock_names.fence + 1, {
 NOT EXISTS (SELECT 1 FROM dlock_entries q WHERE strategy = {strategy} AND name = {name})
 
 -- name: entries_try
--- Takes a lock whose queue is empty. Otherwise locks no row, and the answer is whether neither this
--- token holds nor the holders admit another one of {mode}. The queue may become empty after the
--- first statement, so only a number that was drawn counts. The hold is read after COMMIT, because
--- Galera can roll the transaction back at the end of a SELECT, after its rows were sent: there is
--- no error, and COMMIT has nothing to commit.
+-- Takes a lock whose queue is empty. Otherwise locks no row, and the answer is whether holders other
+-- than this token exclude {mode}. The queue may become empty after the first statement, so only a
+-- number that was drawn counts. The hold is read after COMMIT, because Galera can roll the
+-- transaction back at the end of a SELECT, after its rows were sent: there is no error, and COMMIT
+-- has nothing to commit.
 START TRANSACTION;
 {draw} AND {is_empty} {draw_end}
 INSERT INTO dlock_entries
@@ -65,12 +65,19 @@ INSERT INTO dlock_entries
 SET @taken = ROW_COUNT();
 COMMIT;
 SELECT @taken AND COALESCE(MAX(token = {token} AND fence = LAST_INSERT_ID()), 0), LAST_INSERT_ID(),
-  NOT (COALESCE(SUM(token = {token}), 0) > 0 OR {may_hold}), 0, 0, 0, -1, 0, 0, 0, ''
+  SUM(token = {token}) = 0 AND SUM({mode} = 0 OR mode <> {mode}) > 0, 0, 0, 0, -1, 0, 0, 0, ''
   FROM dlock_entries WHERE {lock} AND fence > 0 AND expires > {now};
 
+-- name: with_before
+-- Entries w, each with the entries q before it.
+dlock_entries w LEFT JOIN dlock_entries q
+    ON q.strategy = w.strategy AND q.name = w.name AND q.place < w.place AND q.newer = ''
+  WHERE w.strategy = {strategy} AND w.name = {name}
+
 -- name: may_hold
--- May an entry of {mode} hold with these entries before it?
-COUNT(*) = 0 OR {mode} <> 0 AND SUM(mode <> {mode}) = 0 AND ({mode} < 0 OR COUNT(*) < {mode})
+-- May the entry w hold?
+COUNT(q.place) = 0 OR w.mode <> 0 AND SUM(q.mode <> w.mode) = 0 AND
+  (w.mode < 0 OR COUNT(q.place) < w.mode)
 
 -- name: entries_take
 -- Adds an entry, unless this token has one, and takes the lock if the entries before it allow this.
@@ -87,41 +94,34 @@ INSERT INTO dlock_entries
     CONNECTION_ID(), @home, {replaces}, '', {owner} FROM DUAL WHERE NOT {read_only}
   ON DUPLICATE KEY UPDATE conn = CONNECTION_ID(), home = @home,
     expires = GREATEST(dlock_entries.expires, {now} + {alive});
-SELECT COALESCE(MAX(place), 0), COALESCE(MAX(fence), 0), COALESCE(MAX(newer), ''), {now} + {ttl}
-  INTO @place, @fence, @newer, @until FROM dlock_entries WHERE {lock} AND token = {token};
-UPDATE dlock_entries SET newer = {owner}
-  WHERE {replaces} AND {lock} AND place < @place AND fence = 0 AND replaces AND newer = '';
-SELECT COUNT(*), {may_hold}, SUM(fence = 0), MIN(IF(fence > 0, expires, NULL)), SUM(home <> @home),
-    MIN(IF(fence = 0, place, NULL)), MAX(IF(fence > 0 AND mode > 0 AND mode <> {mode}, mode, 0))
-  INTO @before, @may, @waiting, @ends, @foreign, @first, @slots FROM dlock_entries
-  WHERE {lock} AND place < @place AND newer = '';
+UPDATE dlock_entries w JOIN dlock_entries q
+    ON q.strategy = w.strategy AND q.name = w.name AND q.place < w.place
+  SET q.newer = {owner} WHERE {replaces} AND w.strategy = {strategy} AND w.name = {name} AND
+    w.token = {token} AND q.fence = 0 AND q.replaces AND q.newer = '';
+SELECT MAX(w.place), MAX(w.fence), MAX(w.newer), {now} + {ttl}, COUNT(q.place), {may_hold},
+    SUM(q.fence = 0), MIN(IF(q.fence > 0, q.expires, NULL)), SUM(q.home <> @home),
+    MIN(IF(q.fence = 0, q.place, NULL)), MAX(IF(q.fence > 0 AND q.mode > 0 AND q.mode <> {mode}, q.mode, 0))
+  INTO @place, @fence, @newer, @until, @before, @may, @waiting, @ends, @foreign, @first, @slots
+  FROM {with_before} AND w.token = {token};
 UPDATE dlock_entries SET fence = IF(fence > 0, fence, LAST_INSERT_ID()), expires = @until
   WHERE {lock} AND place = @place AND newer = '' AND (fence > 0 OR @may) AND NOT {read_only};
 DELETE FROM dlock_entries WHERE {lock} AND place = @place AND fence = 0 AND
   (NOT {queue} OR newer <> '' OR {mode} > 0 AND @slots > 0);
 COMMIT;
-SET @taken = (SELECT COUNT(*) FROM dlock_entries
-  WHERE {lock} AND place = @place AND fence > 0 AND expires = @until);
-SELECT @taken, IF(@fence > 0, @fence, LAST_INSERT_ID()), 0, @place, @before,
-  COALESCE(@waiting, 0), COALESCE((@ends - {now}) DIV 1000, -1),
-  COALESCE(@foreign, 0), COALESCE(@slots, 0),
-  IF(@taken OR @first IS NULL, 0, (SELECT IF(COUNT(q.place) = 0 OR w.mode <> 0 AND
-      SUM(q.mode <> w.mode) = 0 AND (w.mode < 0 OR COUNT(q.place) < w.mode), w.place, 0)
-    FROM dlock_entries w LEFT JOIN dlock_entries q ON q.strategy = w.strategy AND q.name = w.name AND
-      q.place < w.place AND q.newer = ''
-    WHERE w.strategy = {strategy} AND w.name = {name} AND w.place = @first
-    GROUP BY w.place, w.mode)), @newer;
+SELECT (SELECT COUNT(*) FROM dlock_entries
+    WHERE {lock} AND place = @place AND fence > 0 AND expires = @until),
+  IF(@fence > 0, @fence, LAST_INSERT_ID()), 0, @place, @before, COALESCE(@waiting, 0),
+  COALESCE((@ends - {now}) DIV 1000, -1), COALESCE(@foreign, 0), COALESCE(@slots, 0),
+  IF(@may OR @first IS NULL, 0,
+    (SELECT IF({may_hold}, @first, 0) FROM {with_before} AND w.place = @first)), @newer;
 
 -- name: entries_sleep
 -- Sleeps until KILL QUERY ends it, or for {sleep} ms. Does not sleep if the entry may hold, is gone
 -- or was replaced since the last request, or names an earlier connection, which nobody can wake. It
 -- is alone in its packet, because KILL QUERY between two statements of one packet would drop the
 -- rest without an error.
-SELECT /* dlock sleep {token} */ SLEEP(IF(
-    (SELECT newer FROM dlock_entries
-      WHERE {lock} AND place = {place} AND conn = CONNECTION_ID()) = '',
-    (SELECT IF({may_hold}, 0, {sleep}) FROM dlock_entries
-      WHERE {lock} AND place < {place} AND newer = ''), 0) / 1000);
+SELECT /* dlock sleep {token} */ SLEEP(IF(MAX(w.newer) = '' AND NOT ({may_hold}), {sleep}, 0) / 1000)
+  FROM {with_before} AND w.place = {place} AND w.conn = CONNECTION_ID();
 
 -- name: entries_waiters
 -- Gives the positions of the first two waiters of this home, behind the number of rows that the
