@@ -43,11 +43,11 @@ SET SESSION autocommit = 1, completion_type = 0, sql_mode = '', time_zone = '+00
 -- name: interrupt
 -- MariaDB's SLEEP() of all connections has one mutex. A sleep that begins or ends at the moment of an
 -- interrupt has this mutex and waits for the end of the interrupt, which waits for the mutex: for 2 s
--- no sleep begins or ends. So clients interrupt one at a time there, and each waits until the sleep
--- has ended.
+-- no sleep begins or ends. So clients interrupt one at a time there, each waits until the sleep has
+-- ended, and the others wait for longer than that: an interrupt would stop the sleeps again.
 /*M!100301 BEGIN NOT ATOMIC
   DECLARE CONTINUE HANDLER FOR SQLEXCEPTION DO 0;
-  DO GET_LOCK('dlock interrupts', 1); */
+  DO GET_LOCK('dlock interrupts', 3); */
 
 -- name: interrupt_end
 ; /*M!100301 DO SLEEP(0.001); DO RELEASE_LOCK('dlock interrupts'); END *//*!50700 DO 0 */;
