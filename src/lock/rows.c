@@ -2,6 +2,7 @@
 /* The containers for what is known of locks: rows, and names. */
 #include "backend.h"
 
+#include <malloc.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -55,6 +56,8 @@ void rows_finish(struct rows *rows)
 	name_list_finish(&rows->names);
 	name_list_finish(&rows->ignored);
 	*rows = (struct rows){ 0 };
+	/* The queue may be long, and a process that has read it often sleeps next. */
+	malloc_trim(0);
 }
 
 void name_list_add(struct name_list *list, const char *name, size_t length)

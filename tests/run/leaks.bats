@@ -251,3 +251,29 @@ has_descriptors() {
 		wait_until 2 ended "$PID"
 	done
 }
+
+# heap_of PID: prints how many kB of the heaps of this process and its children are in memory
+heap_of() {
+	local pid
+	for pid in "$1" $(pgrep -P "$1"); do
+		cat "/proc/$pid/smaps"
+	done | awk '/^[0-9a-f]+-/ { heap = /\[heap\]/ } heap && $1 == "Rss:" { sum += $2 } END { print sum + 0 }'
+}
+
+all_wait() {
+	[[ $("$DLOCK" status --json "$LOCK" | jq '.waiters | length') == "$1" ]]
+}
+
+@test "a waiter does not keep in memory who waits before it" {
+	local first
+	on file
+	hold --
+	start "$DLOCK" run "$LOCK" -- true
+	first=$PID
+	wait_until 5 all_wait 1
+	for _ in {1..40}; do
+		start "$DLOCK" run "$LOCK" -- true
+	done
+	wait_until 10 all_wait 41
+	(($(heap_of "$PID") <= $(heap_of "$first") + 16))
+}
