@@ -23,9 +23,10 @@
 
 /*
  * The library pauses between two rounds of all servers. If it has no connection after this time,
- * they have refused one.
+ * they have refused one. Until twice this time look again, because a round may have just begun.
  */
 #define LOOK_MS 100
+#define LOOK_AGAIN_MS 5
 /* Try the next server if one has not opened the session after this. */
 #define SLICE_MOST_MS 1000
 /* The part of the time for connecting that is kept to find out why there is no session. */
@@ -451,8 +452,9 @@ static bool add_auth(struct zk_conn *conn)
 /* Wait until there is a session. */
 static int await_session(struct zk_conn *conn, struct error *err)
 {
-	int64_t now = clock_boot_ms(), look_ms = now + LOOK_MS;
+	int64_t now = clock_boot_ms(), look_ms = now + LOOK_MS, look_end_ms = look_ms + LOOK_MS;
 	int64_t slice_ms, slice_end_ms, check_ms, end_ms, until_ms;
+	bool connects;
 
 	end_ms = clock_earlier(conn->deadline_ms, now + conn->backend->connect_timeout_ms);
 	check_ms = end_ms - clock_earlier(CHECK_MOST_MS, (end_ms - now) / 4);
@@ -468,8 +470,9 @@ static int await_session(struct zk_conn *conn, struct error *err)
 			return no_session(conn, conn->state, err);
 		now = clock_boot_ms();
 		if (now >= look_ms) {
-			look_ms = CLOCK_NEVER;
-			if (!list_connections(conn) && check_servers(conn, check_ms, err))
+			connects = list_connections(conn) != 0;
+			look_ms = connects && now < look_end_ms ? now + LOOK_AGAIN_MS : CLOCK_NEVER;
+			if (!connects && check_servers(conn, check_ms, err))
 				return -1;
 		}
 		if (now >= check_ms)
