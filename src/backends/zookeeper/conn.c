@@ -454,7 +454,6 @@ static int await_session(struct zk_conn *conn, struct error *err)
 {
 	int64_t now = clock_boot_ms(), look_ms = now + LOOK_MS, look_end_ms = look_ms + LOOK_MS;
 	int64_t slice_ms, slice_end_ms, check_ms, end_ms, until_ms;
-	bool connects;
 
 	end_ms = clock_earlier(conn->deadline_ms, now + conn->backend->connect_timeout_ms);
 	check_ms = end_ms - clock_earlier(CHECK_MOST_MS, (end_ms - now) / 4);
@@ -470,7 +469,8 @@ static int await_session(struct zk_conn *conn, struct error *err)
 			return no_session(conn, conn->state, err);
 		now = clock_boot_ms();
 		if (now >= look_ms) {
-			connects = list_connections(conn) != 0;
+			const bool connects = list_connections(conn) != 0;
+
 			look_ms = connects && now < look_end_ms ? now + LOOK_AGAIN_MS : CLOCK_NEVER;
 			if (!connects && check_servers(conn, check_ms, err))
 				return -1;
