@@ -31,8 +31,6 @@
 #define SLICE_MOST_MS 1000
 /* The part of the time for connecting that is kept to find out why there is no session. */
 #define CHECK_MOST_MS 800
-/* Free memory at the end of the heap beyond this goes back to the kernel. */
-#define LONG_LIST 16384
 #define DEFAULT_PORT 2181
 /* An election takes about this long; then there may be a leader. */
 #define ELECTION_MS 1000
@@ -390,9 +388,8 @@ static int start_session(struct zk_conn *conn, int64_t longest_ms, struct error 
 	conn->foreign = list_connections(conn);
 	/* No log. */
 	zoo_set_debug_level(0);
-	/* One heap for all threads, which returns a long queue's memory: waiters stay small. */
+	/* One heap for all threads: waiters stay small. */
 	mallopt(M_ARENA_MAX, 1);
-	mallopt(M_TRIM_THRESHOLD, LONG_LIST);
 	/* The library's threads inherit the mask, and so get no signal. */
 	sigfillset(&all);
 	pthread_sigmask(SIG_SETMASK, &all, &before);
