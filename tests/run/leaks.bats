@@ -252,15 +252,15 @@ has_descriptors() {
 	done
 }
 
-# heap_of PID: prints how many kB of the heaps of this process and its children are in memory
+# heap_of PID: prints how many kB of the heaps of this process and its descendants are in memory
 heap_of() {
 	local pid
-	for pid in "$1" $(pgrep -P "$1"); do
+	for pid in "$1" $(tree "$1"); do
 		cat "/proc/$pid/smaps"
 	done | awk '/^[0-9a-f]+-/ { heap = /\[heap\]/ } heap && $1 == "Rss:" { sum += $2 } END { print sum + 0 }'
 }
 
-all_wait() {
+waiters() {
 	[[ $("$DLOCK" status --json "$LOCK" | jq '.waiters | length') == "$1" ]]
 }
 
@@ -268,12 +268,12 @@ all_wait() {
 	local first
 	on file
 	hold --
-	start "$DLOCK" run "$LOCK" -- true
+	wait_in_line 1 -- true
 	first=$PID
-	wait_until 5 all_wait 1
-	for _ in {1..40}; do
+	for _ in {2..40}; do
 		start "$DLOCK" run "$LOCK" -- true
 	done
-	wait_until 10 all_wait 41
+	wait_until 10 waiters 40
+	wait_in_line 41 -- true
 	(($(heap_of "$PID") <= $(heap_of "$first") + 16))
 }
