@@ -128,13 +128,34 @@ bash_library_offers() {
 	LIBRARY=/usr/share/bash-completion/bash_completion bash_offers "$1"
 }
 
+# ask_completer LINE: what the shell offers that runs as a coprocess, and answers each line with the
+# number of words and the words
+ask_completer() {
+	local count words=()
+	printf '%s\n' "$1" >&"${COMPLETER[1]}"
+	read -r count <&"${COMPLETER[0]}" || return
+	((count == 0)) || mapfile -n "$count" -u "${COMPLETER[0]}" words
+	printf '%s' "${words[@]}"
+}
+
+fish_start() {
+	coproc COMPLETER { exec fish --no-config -c '
+		source $COMPLETIONS/dlock.fish
+		while read --line --local line
+			set found (complete -C $line | string split -f 1 \t)
+			count $found
+			set -q found[1]; and printf "%s\n" $found
+		end' 3>&- 4>&-; }
+	STARTED+=("$COMPLETER_PID")
+}
+
 fish_offers() {
-	fish --no-config -c 'source $COMPLETIONS/dlock.fish; complete -C $argv[1]' "$1" | cut -f1
+	[[ -n ${COMPLETER_PID-} ]] || fish_start
+	ask_completer "$1"
 }
 
 # zsh_start: starts a zsh on a terminal of its own, and one that types there, for each line that it
-# reads, this line and Tab. It answers with what is given to compadd, which is what zsh offers: the
-# number of lines, and the lines.
+# reads, this line and Tab. It answers with what is given to compadd, which is what zsh offers.
 zsh_start() {
 	mkdir zsh
 	cat >zsh/.zshrc <<-'INNER'
@@ -185,17 +206,13 @@ zsh_start() {
 			rm zsh/done
 		done
 	OUTER
-	coproc ZSH { TERM=dumb exec zsh -f zsh/outer 3>&- 4>&-; }
-	STARTED+=("$ZSH_PID")
+	coproc COMPLETER { TERM=dumb exec zsh -f zsh/outer 3>&- 4>&-; }
+	STARTED+=("$COMPLETER_PID")
 }
 
 zsh_offers() {
-	local count words
-	[[ -n ${ZSH_PID-} ]] || zsh_start
-	printf '%s\n' "$1" >&"${ZSH[1]}"
-	read -r count <&"${ZSH[0]}" || return
-	((count == 0)) || mapfile -n "$count" -u "${ZSH[0]}" words
-	printf '%s' "${words[@]}"
+	[[ -n ${COMPLETER_PID-} ]] || zsh_start
+	ask_completer "$1"
 }
 
 # offers SHELL LINE: what that shell offers at the end of LINE, into ./offers

@@ -921,6 +921,7 @@ many_connect() {
 	nothing_left
 }
 
+# bats test_tags=crowd
 @test "countdown: one process in ten is killed inside, and no number is skipped" {
 	local n all=()
 	many_connect
