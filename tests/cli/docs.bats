@@ -333,14 +333,12 @@ drive() {
 	offers_only "$shell" 'dlock run -- dlock-test-w' dlock-test-wrapped
 }
 
-# type_into SHELL KEYS: has a real shell on a terminal of its own read these keys and then Enter. Sets
-# ARGS to the arguments that the shell then gives to dlock, each between brackets, and MS to the
-# time from the first key to that.
-type_into() {
-	local shell=$1 keys=$2 command start
+# shell_start SHELL: starts a real shell on a terminal of its own, which is there for type_into
+shell_start() {
+	local command
 	rm -rf typing
 	mkdir typing
-	case $shell in
+	case $1 in
 	bash | bash_library)
 		cat >typing/rc <<-'RC'
 			[[ -z ${LIBRARY-} ]] || source "$LIBRARY"
@@ -367,25 +365,38 @@ type_into() {
 		cat >typing/rc <<-'RC'
 			source $COMPLETIONS/dlock.fish
 			function dlock; printf '[%s]' $argv >$T/typing/new; mv $T/typing/new $T/typing/args; end
-			function fish_prompt; touch $T/typing/ready; end
+			function at_prompt --on-event fish_prompt; touch $T/typing/ready; end
 			set -g fish_greeting
 		RC
 		command="fish -C 'source typing/rc'"
 		;;
 	esac
-	if [[ $shell != fish ]]; then
+	if [[ $1 != fish ]]; then
 		cat >>"$(ls -A typing/rc typing/.zshrc 2>/dev/null)" <<-'RC'
 			dlock() { printf '[%s]' "$@" >"$T/typing/new"; mv "$T/typing/new" "$T/typing/args"; }
 		RC
 	fi
 	mkfifo typing/keys
-	[[ $shell != bash_library ]] ||
+	[[ $1 != bash_library ]] ||
 		local -x LIBRARY=/usr/share/bash-completion/bash_completion
 	TERM=xterm LC_ALL=C.UTF-8 script -qefc "$command" typing/screen \
 		<>typing/keys >/dev/null 2>&1 3>&- 4>&- &
 	PID=$!
 	STARTED+=("$PID")
+}
+
+# shell_end: ends it; what runs in it was started with the environment of that time
+shell_end() {
+	printf 'exit\r' >typing/keys
+	join "$PID"
+}
+
+# type_into SHELL KEYS: has it read these keys and then Enter. Sets ARGS to the arguments that the
+# shell then gives to dlock, each between brackets, and MS to the time from the first key to that.
+type_into() {
+	local shell=$1 keys=$2 start
 	wait_until 20 test -e typing/ready || fail "$shell: no prompt: $(<typing/screen)"
+	rm -f typing/ready typing/args
 	now
 	start=$NOW
 	printf '%s\r' "$keys" >typing/keys
@@ -393,8 +404,6 @@ type_into() {
 	now
 	MS=$((NOW - start))
 	ARGS=$(<typing/args)
-	printf 'exit\r' >typing/keys
-	join "$PID"
 }
 
 # completes SHELL KEYS ARGS: what is typed and Tab make these arguments
@@ -417,6 +426,7 @@ drive_names() {
 	for name in plain 'a b c' "it's \"all\" \$x \`y\` \\z&" 'co:lon=x@y' 'Ünï' '--dash' '!tilde~*'; do
 		"$DLOCK" acquire -q -t 10m -- "$name" >/dev/null
 	done
+	shell_start "$shell"
 	for command in status wait break renew release verify; do
 		completes "$shell" "dlock $command pl" "[$command][plain]"
 	done
@@ -440,7 +450,9 @@ drive_names() {
 	done
 
 	# the backend on the line, wherever it is, and in the configuration
+	shell_end
 	unset DLOCK_BACKEND
+	shell_start "$shell"
 	printf '[lab]\nuri = %s\n' "$FILE" >"$XDG_CONFIG_HOME/dlock.conf"
 	for name in "-b $FILE" "--backend $FILE" "-vb $FILE" '-b lab'; do
 		completes "$shell" "dlock status $name pl" "[status][${name/ /][}][plain]"
@@ -460,6 +472,7 @@ drive_names() {
 	equal "$ARGS" '[none]'
 	not test -e ran
 	completes "$shell" 'dlock status pl' '[status][pl]'
+	shell_end
 	export DLOCK_BACKEND=$FILE
 	"$DLOCK" status --names | while IFS= read -r name; do
 		"$DLOCK" break -q --yes -- "$name"
@@ -476,6 +489,7 @@ hung_server() {
 	private_redis
 	"$DLOCK" acquire -q -t 10m -b "$P_URI" plain >/dev/null
 	kill -STOP "$P_PID"
+	shell_start "$1"
 	type_into "$1" "dlock status -b $P_URI pl"$'\t'
 	equal "$ARGS" "[status][-b][$P_URI][pl]"
 	# dlock itself would wait for longer
@@ -485,6 +499,7 @@ hung_server() {
 	type_into "$1" "dlock status -b $P_URI pl"$'\t'
 	equal "$ARGS" "[status][-b][$P_URI][pl]"
 	took "$MS" 0 1900 'ms until the shell goes on'
+	shell_end
 	wait_until 5 no_strays
 }
 

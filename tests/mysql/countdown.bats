@@ -47,7 +47,7 @@ countdown() {
 	countdown strategy=row
 }
 
-# The countdown of conformance/run.bats runs for these two without LONG, too.
+# For these two, as for row, a door stands before the entries.
 # bats test_tags=long
 @test "countdown in a row: advisory" {
 	countdown strategy=advisory
