@@ -43,17 +43,6 @@ source "$TOP/tests/lib/services/redis.bash"
 # shellcheck source=tests/lib/services/zookeeper.bash
 source "$TOP/tests/lib/services/zookeeper.bash"
 
-# mktemp ARG...: `run --separate-stderr` calls it for its file. Without a program that takes a
-# thirtieth less of the processor's time for all tests.
-mktemp() {
-	if [[ $1 == */separate-stderr-XXXXXX ]]; then
-		echo "${1%XXXXXX}$BASHPID"
-		: >"${1%XXXXXX}$BASHPID"
-	else
-		command mktemp "$@"
-	fi
-}
-
 # long_or LONG SHORT: prints the first one where all long tests run, as in .ci/run, else the second
 long_or() {
 	[[ -n ${LONG-} ]] && echo "$1" || echo "$2"
