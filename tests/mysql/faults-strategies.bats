@@ -163,26 +163,39 @@ load strategies
 	my "SET GLOBAL wait_timeout = 28800, GLOBAL idle_transaction_timeout = 0"
 }
 
-# interrupts: from now on the server gets KILL QUERY for a connection of dlock each millisecond, so that
-# some come between two statements of a packet, whose rest the server then drops without an error.
-# Sets INTERRUPTS to the connection that sends them.
+# interrupts SECONDS STATEMENT: from now on the server gets KILL QUERY every SECONDS for a connection of
+# dlock that runs what is like STATEMENT. Some come between two statements of a packet, whose rest the
+# server then drops without an error. Sets INTERRUPTS to the connection that sends them; the table
+# interrupted has a row for each.
 interrupts() {
-	my "CREATE PROCEDURE interrupts() BEGIN
+	my "CREATE TABLE interrupted (number BIGINT);
+	CREATE PROCEDURE interrupts() BEGIN
 		DECLARE number BIGINT;
 		DECLARE CONTINUE HANDLER FOR SQLEXCEPTION BEGIN END;
 		WHILE TRUE DO
+			SET number = NULL;
 			SELECT ID INTO number FROM information_schema.PROCESSLIST WHERE USER = '$MYSQL_USER'
-				ORDER BY RAND() LIMIT 1;
-			SET @interrupt = CONCAT('KILL QUERY ', number);
-			PREPARE interrupt FROM @interrupt;
-			EXECUTE interrupt;
-			DO SLEEP(0.001);
+				AND COALESCE(INFO, '') LIKE '$2' ORDER BY RAND() LIMIT 1;
+			IF number THEN
+				SET @interrupt = CONCAT('KILL QUERY ', number);
+				PREPARE interrupt FROM @interrupt;
+				EXECUTE interrupt;
+				INSERT INTO interrupted VALUES (number);
+			END IF;
+			DO SLEEP($1);
 		END WHILE;
 	END//" --delimiter=//
 	start "$MYSQL_CLIENT" --no-defaults "$MYSQL_PLAIN" --socket="$MYSQL_DIR/sock" --user=root --unbuffered \
 		--skip-column-names "$MYSQL_DATABASE" --execute='SELECT CONNECTION_ID(); CALL interrupts()'
 	line "$OUT" 5
 	INTERRUPTS=$LINE
+	INTERRUPTER=$PID
+}
+
+# interrupts_end: and no more
+interrupts_end() {
+	my "KILL $INTERRUPTS; DROP PROCEDURE interrupts; DROP TABLE interrupted"
+	join "$INTERRUPTER"
 }
 
 @test "KILL QUERY at any moment: never two are inside, and no lock is left" {
@@ -190,8 +203,8 @@ interrupts() {
 	for strategy in lease "${SESSIONS[@]}"; do
 		on "$strategy"
 		"$DLOCK" run "$LOCK" -- true
-		interrupts
-		local runs=() other=$PID
+		interrupts 0.001 %
+		local runs=()
 		for n in 1 2 3 4; do
 			start sh -c 'for n in 1 2 3 4; do
 				"$DLOCK" run -t 3s -w 20s "$LOCK" -- sh -c "flock -n -E 99 inside sleep 0.01
@@ -204,14 +217,35 @@ interrupts() {
 		for n in "${runs[@]}"; do
 			join "$n" 100
 		done
-		my "KILL $INTERRUPTS; DROP PROCEDURE interrupts"
-		join "$other"
+		interrupts_end
 		[[ ! -e overlaps ]] || fail "$STRATEGY: two were inside"
 		[[ -s ran ]] || fail "$STRATEGY: nobody was inside: $(sort codes | uniq -c)"
 		not grep -Evq '^(0|12[234])$' codes
 		rm -f ran codes
 		wait_until 5 is_free
 		run -0 "$DLOCK" run -w 5s "$LOCK" -- true
+	done
+}
+
+# five_interrupted: 20 runs, whose messages go to ./said; and were five statements interrupted?
+five_interrupted() {
+	for _ in {1..20}; do
+		"$DLOCK" run -w 5s "$LOCK" -- true 2>>said || echo "$?" >>said
+	done
+	(($(my 'SELECT COUNT(*) FROM interrupted') >= 5))
+}
+
+@test "KILL QUERY as a connection begins: what follows has its settings" {
+	for strategy in lease row; do
+		on "$strategy"
+		export DLOCK_BACKEND="$DLOCK_BACKEND&timeout=500ms"
+		"$DLOCK" run "$LOCK" -- true
+		interrupts 0 'SET SESSION%'
+		wait_until 60 five_interrupted
+		interrupts_end
+		# Without them, there is neither the name of an account nor of a server.
+		not grep -F home said
+		not grep -Evq '^dlock: .*(no answer|in the way|has ended)|^12[23]$' said
 	done
 }
 

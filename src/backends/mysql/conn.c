@@ -307,7 +307,6 @@ int mysql_conn_send(struct mysql_conn *conn, char *text, struct error *err)
 	bool passed;
 
 	free(text);
-	conn->fresh = false;
 	conn->code = 0;
 	conn->sent = conn->pending = true;
 	begin_bound(conn->mysql, clock_boot_ms() + conn->backend->timeout_ms);
@@ -338,11 +337,15 @@ static int await_answer(const struct mysql_conn *conn, int64_t *deadline_ms, str
 }
 
 /* Read all results into *rows. True: this failed. */
-static bool read_results(MYSQL *mysql, MYSQL_RES **rows)
+static bool read_results(struct mysql_conn *conn, MYSQL_RES **rows)
 {
+	MYSQL *mysql = conn->mysql;
 	int status = mysql_read_query_result(mysql) != 0;
 	MYSQL_RES *next;
 
+	/* The first result is that of the settings, which an interrupt may have ended. */
+	if (!status)
+		conn->fresh = false;
 	while (!status) {
 		if (mysql_field_count(mysql)) {
 			next = mysql_store_result(mysql);
@@ -369,7 +372,7 @@ int mysql_conn_receive(struct mysql_conn *conn, MYSQL_RES **rows, struct error *
 		return error_prefix(err, "%s", conn->address->label);
 	}
 	begin_bound(conn->mysql, deadline_ms);
-	failed = read_results(conn->mysql, rows);
+	failed = read_results(conn, rows);
 	passed = end_bound();
 	if (failed || passed)
 		return report_failure(conn, passed, err);

@@ -54,7 +54,7 @@ struct mysql_conn {
 	bool session;
 	int64_t number;		/* the server's number of this connection, or of the last one */
 	unsigned int code;	/* of the last error, from the server or the library */
-	bool fresh;		/* the session's settings are not sent yet */
+	bool fresh;		/* without the session's settings yet */
 	bool sent;		/* the last request was sent: it may have been carried out */
 	bool pending;		/* its answer was not received yet */
 };
