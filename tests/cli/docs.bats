@@ -385,8 +385,9 @@ shell_start() {
 	STARTED+=("$PID")
 }
 
-# shell_end: ends it; what runs in it was started with the environment of that time
+# shell_end: ends it, so that the next one has the environment of that time
 shell_end() {
+	wait_until 20 test -e typing/ready
 	printf 'exit\r' >typing/keys
 	join "$PID"
 }
