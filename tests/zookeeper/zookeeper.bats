@@ -662,6 +662,15 @@ again() {
 	done
 }
 
+@test "a server that takes 1.5 s for each answer delays a run, and does not fail it" {
+	# The first run of all makes the directories.
+	"$DLOCK" run "$LOCK" -- true
+	zk_proxy
+	proxy hold 1500
+	run --separate-stderr -0 timeout 20 "$DLOCK" run -b "$PROXY" "$LOCK" -- true
+	equal "$stderr" ""
+}
+
 @test "a host may be an IPv6 address in brackets" {
 	grep -qs ' lo$' /proc/net/if_inet6 || not_here "no IPv6"
 	local zk_port=$ZK_PORT port
