@@ -50,7 +50,7 @@ listens() {
 
 # [13], [18]
 @test "the master is found, used in the database of the URI, and shown; sentinels may be down, deaf or wrong" {
-	local token dead
+	local token dead slow
 	sentinels
 	token=$("$DLOCK" acquire -b "$URI/2" -t 10s "$LOCK")
 	equal "$(at "$M_PORT" -n 2 get "$KEY")" "$token"
@@ -66,12 +66,17 @@ listens() {
 	free_port
 	dead=127.0.0.1:$PORT
 	"$DLOCK" run -b "redis+sentinel://$dead,127.0.0.1:${S_PORTS[1]}/m" "$LOCK" -- true
-	# The first sentinel does not answer, and is given up after a sixth of the 5 s of timeout.
+	# The first sentinel does not answer, and is given up after a quarter of the 5 s of timeout.
 	kill -STOP "${S_PIDS[0]}"
 	timed "$DLOCK" run "$LOCK" -- true
 	equal "$status" 0
 	took "$MS" 500 2000
 	kill -CONT "${S_PIDS[0]}"
+	# slow, all five
+	start_proxy "${S_PORTS[1]}"
+	proxy hold 1000
+	slow=127.0.0.1:$TOOL_PORT
+	"$DLOCK" run -b "redis+sentinel://$slow,$slow,$slow,$slow,$slow/m" "$LOCK" -- true
 	# wrong: it names the replica
 	stale_sentinel "$R_PORT"
 	timed "$DLOCK" run -b "redis+sentinel://$STALE,127.0.0.1:${S_PORTS[1]}/m" "$LOCK" -- true

@@ -86,24 +86,25 @@ int redis_sentinel_ask(struct redis_client *client, size_t which, int64_t limit_
 	return result;
 }
 
-/* Ask the sentinels for the master. Each gets an equal share of the time. */
+/* Ask the sentinels for the master. Each gets half of the time that is left, the last one all. */
 static int locate_master(struct redis_client *client, int64_t limit_ms,
 			 struct redis_endpoint *endpoint, struct error *err)
 {
 	struct redis_route *route = client->route;
-	const int64_t share_ms = limit_ms / (int64_t)route->count + 1;
+	const int64_t end_ms = clock_boot_ms() + limit_ms;
 	int64_t asked_ms;
 	struct error one;
 
-	for (size_t i = 0; i < route->count; i++) {
+	for (size_t i = 1; i <= route->count; i++) {
 		one = (struct error){ 0 };
 		asked_ms = clock_boot_ms();
-		if (!redis_sentinel_ask(client, route->next, share_ms, endpoint, &one)) {
+		limit_ms = (end_ms - asked_ms) / (i < route->count ? 2 : 1);
+		if (!redis_sentinel_ask(client, route->next, limit_ms, endpoint, &one)) {
 			route->named_ms = asked_ms;
 			return 0;
 		}
 		/* A refusal is a better reason than a sentinel that is down. */
-		if (i == 0 || one.kind != ERROR_UNAVAILABLE)
+		if (i == 1 || one.kind != ERROR_UNAVAILABLE)
 			*err = one;
 		if (one.kind == ERROR_CANCELLED)
 			break;
