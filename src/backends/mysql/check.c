@@ -17,9 +17,7 @@
 
 static int ping_server(struct backend *backend, struct error *err)
 {
-	struct mysql_backend *my = mysql_from_backend(backend);
-
-	return mysql_run(&my->conn, "DO 0", NULL, NULL, err);
+	return mysql_run(&mysql_from_backend(backend)->conn, "DO 0", NULL, NULL, err);
 }
 
 /* Returns a fact by its name; "": it is not known. facts may be NULL: none is. */

@@ -34,11 +34,10 @@ void mysql_conn_close(struct mysql_conn *conn)
 	if (!conn->mysql)
 		return;
 	/* A release that the server gets late must not end the next hold of the same token. */
-	if (fd >= 0 && !conn->session)
+	if (!conn->session)
 		net_drop_unsent(fd);
 	/* Over TLS the library waits for an answer when it closes, and the server may hang. */
-	if (fd >= 0)
-		shutdown(fd, SHUT_RD);
+	shutdown(fd, SHUT_RD);
 	mysql_close(conn->mysql);
 	conn->mysql = NULL;
 	if (conn->pending)

@@ -24,7 +24,6 @@ static const struct sql_value *find_value(const struct sql_value *values, const 
 
 static void put_value(FILE *out, const struct sql_value *value)
 {
-	static const char digits[] = "0123456789abcdef";
 	const unsigned char *bytes = value->bytes;
 
 	switch (value->type) {
@@ -42,10 +41,8 @@ static void put_value(FILE *out, const struct sql_value *value)
 		break;
 	case SQL_BYTES:
 		fputs("X'", out);
-		for (size_t i = 0; i < value->length; i++) {
-			putc(digits[bytes[i] >> 4], out);
-			putc(digits[bytes[i] & 15], out);
-		}
+		for (size_t i = 0; i < value->length; i++)
+			fprintf(out, "%02x", bytes[i]);
 		putc('\'', out);
 	}
 }

@@ -24,21 +24,18 @@ static const struct mysql_statements shedlock = {
 	.check_sql = sql_shedlock_check,
 };
 
-#define LEASE .statements = &entries, \
+#define ENTRIES .statements = &entries, \
 	.tables = sql_entries_tables, .grants = sql_entries_grants
-#define DOOR(KIND) .statements = &entries, .door = &(KIND)
 
 const struct mysql_strategy mysql_strategies[] = {
-	{ .name = "lease", LEASE, .can = BACKEND_SHARED | BACKEND_SLOTS | BACKEND_REPLACES },
-	{ .name = "insert", LEASE },
-	{ .name = "row", DOOR(door_row), .can = BACKEND_SHARED,
+	{ .name = "lease", ENTRIES, .can = BACKEND_SHARED | BACKEND_SLOTS | BACKEND_REPLACES },
+	{ .name = "insert", ENTRIES },
+	{ .name = "row", .statements = &entries, .door = &door_row, .can = BACKEND_SHARED,
 	  .tables = sql_row_tables, .grants = sql_row_grants },
-	{ .name = "advisory", DOOR(door_advisory),
-	  .tables = sql_entries_tables, .grants = sql_entries_grants },
+	{ .name = "advisory", ENTRIES, .door = &door_advisory },
 	/* MySQL manual, "Schema Object Names": identifiers have at most 64 characters. */
-	{ .name = "table", DOOR(door_table), .can = BACKEND_SHARED,
-	  .name_characters = 64,
-	  .tables = sql_table_tables, .grants = sql_table_grants },
+	{ .name = "table", .statements = &entries, .door = &door_table, .can = BACKEND_SHARED,
+	  .name_characters = 64, .tables = sql_table_tables, .grants = sql_table_grants },
 	/* The column "name" has room for 64 characters. */
 	{ .name = "shedlock", .dialect = true, .param = "time-zone",
 	  .statements = &shedlock, .name_characters = 64,
