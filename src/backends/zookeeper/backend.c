@@ -230,13 +230,11 @@ static enum outcome renew_hold(struct backend *backend, const struct request *re
 static enum outcome release_own(struct zk_backend *zk, const struct request *request,
 				struct error *err)
 {
-	enum outcome outcome;
+	enum outcome outcome = zk->one_node ? prove_hold(zk, request, err)
+					    : open_session(zk, request, err);
 
 	/* The session's end removes it. A delete by path might remove the next holder's node. */
-	if (zk->one_node)
-		return prove_hold(zk, request, err);
-	outcome = open_session(zk, request, err);
-	if (outcome != OUTCOME_HELD)
+	if (outcome != OUTCOME_HELD || zk->one_node)
 		return outcome;
 	return outcome_of(zk, zk_call_wait(zk_delete_pair(&zk->conn, &zk->own.at, -1)), "remove",
 			  err);
