@@ -454,7 +454,7 @@ static int await_session(struct zk_conn *conn, struct error *err)
 
 	end_ms = clock_earlier(conn->deadline_ms, now + conn->backend->connect_timeout_ms);
 	check_ms = end_ms - clock_earlier(CHECK_MOST_MS, (end_ms - now) / 4);
-	/* Half of the time is for a first try of each host. It may be slow: then they get longer. */
+	/* Half of the time is for a first try of each host. Slow ones get longer tries then. */
 	slice_ms = clock_earlier((check_ms - now) / (int64_t)conn->host_count / 2, SLICE_MOST_MS);
 	slice_end_ms = now + slice_ms;
 	for (;;) {
