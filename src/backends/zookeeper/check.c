@@ -11,16 +11,17 @@
 #include "lock/findings.h"
 #include "lock.h"
 
-/* Sessions to ask for, to see the bounds: by default 2 and 20 ticks of 2 s. */
+/* The session to ask for, to see the longest that is granted: by default 20 ticks of 2 s. */
 #define LONG_TTL_MS 3600000
-#define SHORT_TTL_MS 1000	/* the least --ttl */
 
 /* Wait for the leader, as a renewal does. */
 static int ping_leader(struct backend *backend, struct error *err)
 {
 	struct zk_conn *conn = &zk_from_backend(backend)->conn;
-	const int rc = zk_call_wait(zk_sync(conn, "/"));
+	int rc;
 
+	zk_conn_begin(conn, backend->connect_timeout_ms);
+	rc = zk_call_wait(zk_sync(conn, "/"));
 	return rc == ZOK ? 0 : zk_call_error(conn, rc, "sync", "/", err);
 }
 
@@ -81,23 +82,17 @@ static void check_ensemble(struct zk_backend *zk, struct findings *findings)
 			     ensemble.serving, zk->conn.host_count);
 }
 
-/* Find the longest and the shortest session that the server grants. */
+/* Find the longest session that the server grants. */
 static int check_session(struct zk_backend *zk, struct findings *findings, struct error *err)
 {
-	int64_t least_ms, most_ms;
+	bool shorter;
 
 	if (zk_conn_open(&zk->conn, LONG_TTL_MS, err))
 		return -1;
-	most_ms = zk->conn.ttl_ms;
-	zk_conn_close(&zk->conn);
-	zk_conn_begin(&zk->conn, zk->base.connect_timeout_ms);
-	if (zk_conn_open(&zk->conn, SHORT_TTL_MS, err))
-		return -1;
-	least_ms = zk->conn.ttl_ms;
-	findings_add(findings, most_ms < 30000 ? FINDING_WARNING : FINDING_OK, "session",
-		     most_ms < 30000 ? "raise maxSessionTimeout, or take a shorter --ttl" : NULL,
-		     "a --ttl from %.3g s to %.6g s is granted", (double)least_ms / 1000,
-		     (double)most_ms / 1000);
+	shorter = zk->conn.ttl_ms < BACKEND_TTL_MS;
+	findings_add(findings, shorter ? FINDING_WARNING : FINDING_OK, "session",
+		     shorter ? "raise maxSessionTimeout, or take a shorter --ttl" : NULL,
+		     "a --ttl of up to %.6g s is granted", (double)zk->conn.ttl_ms / 1000);
 	return 0;
 }
 
@@ -155,10 +150,8 @@ int zk_check(struct backend *backend, struct findings *findings, struct error *e
 	struct zk_backend *zk = zk_from_backend(backend);
 
 	zk_conn_begin(&zk->conn, zk->base.connect_timeout_ms);
-	if (check_session(zk, findings, err))
-		return -1;
-	zk_conn_begin(&zk->conn, zk->base.connect_timeout_ms);
-	if (findings_add_round_trip(findings, backend, ping_leader, ", through the leader", err) ||
+	if (check_session(zk, findings, err) ||
+	    findings_add_round_trip(findings, backend, ping_leader, ", through the leader", err) ||
 	    check_acl(zk, findings, err) || check_ignored(zk, findings, err))
 		return -1;
 	check_ensemble(zk, findings);
