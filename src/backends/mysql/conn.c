@@ -29,7 +29,7 @@ int mysql_conn_fd(const struct mysql_conn *conn)
 
 void mysql_conn_close(struct mysql_conn *conn)
 {
-	int fd = mysql_conn_fd(conn);
+	int fd = mysql_conn_fd(conn);	/* -1: no socket, and the calls below do nothing */
 
 	if (!conn->mysql)
 		return;

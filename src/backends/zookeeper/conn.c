@@ -27,7 +27,7 @@
  */
 #define LOOK_MS 100
 #define LOOK_AGAIN_MS 5
-/* Try the next server if the first has not opened the session after this. Later ones get longer. */
+/* Try the next server if the first has not opened the session after this. */
 #define SLICE_MOST_MS 1000
 /* The part of the time for connecting that is kept to find out why there is no session. */
 #define CHECK_MOST_MS 800
@@ -454,7 +454,7 @@ static int await_session(struct zk_conn *conn, struct error *err)
 
 	end_ms = clock_earlier(conn->deadline_ms, now + conn->backend->connect_timeout_ms);
 	check_ms = end_ms - clock_earlier(CHECK_MOST_MS, (end_ms - now) / 4);
-	/* Half of the time is for a first try of each host. Slow ones get longer tries then. */
+	/* Each try is longer than the one before. Each host has one within 9/10 of the time. */
 	slice_ms = clock_earlier((check_ms - now) / (int64_t)conn->host_count / 2, SLICE_MOST_MS);
 	slice_end_ms = now + slice_ms;
 	for (;;) {
