@@ -38,7 +38,11 @@ zn_as() {
 # places: prints the nodes that stand in line for the lock, one a line, in their order, without the
 # shadows by which other kinds of clients see them. Numbers below 0 have tests of their own.
 places() {
-	zn ls "$NODE" 2>/dev/null | grep -v -- '-dlock-' | sed -E 's/(.*[^0-9])([0-9]+)$/\2 \1\2/' | sort | cut -d' ' -f2
+	zn ls "$NODE" 2>"$T/error" | grep -v -- '-dlock-' |
+		sed -E 's/(.*[^0-9])([0-9]+)$/\2 \1\2/' | sort | cut -d' ' -f2
+	if [[ -s $T/error && $(<"$T/error") != *'(no node)' ]]; then
+		cat "$T/error" >&2
+	fi
 }
 
 # stat_of PATH NAME: prints one of the numbers that the server keeps for a node

@@ -26,7 +26,7 @@ enum {
 	SET_ACL = 7, PING = 11, CREATE_CONTAINER = 19, AUTH = 100, CLOSE = -11,
 };
 enum { PLAIN = 0, EPHEMERAL = 1, SEQUENCE = 3, CONTAINER = 4 };
-enum { SESSION_MS = 30000, ANSWER_MS = 4000, PAUSE_MS = 2, PASSWORD = 16 };
+enum { SESSION_MS = 30000, ANSWER_MS = 4000, ELECTION_MS = 1000, PAUSE_MS = 2, PASSWORD = 16 };
 enum { NO_NODE = -101, OK = 0, DOWN = 1 };
 
 /* What is sent, or what came and how far it was read. */
@@ -353,10 +353,15 @@ static inline void read_ports(char *list)
 		ports[port_count++] = (uint16_t)atoi(port);
 }
 
-/* To any of the servers. */
+/* To any of the servers. For a moment all may refuse, because they elect a leader. */
 static inline void reach_any(void)
 {
-	for (size_t tries = 0; fd < 0; tries++)
-		if (!connect_next() && tries + 1 >= port_count)
-			errx(2, "no server answers");
+	int64_t deadline_ms = now_ms() + ELECTION_MS;
+
+	for (size_t tries = 1; !connect_next(); tries++)
+		if (tries % port_count == 0) {
+			if (now_ms() > deadline_ms)
+				errx(2, "no server answers");
+			poll(NULL, 0, PAUSE_MS);
+		}
 }
