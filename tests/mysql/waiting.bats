@@ -590,6 +590,22 @@ hang_first() {
 	done
 }
 
+@test "a lease that becomes shorter just before a waiter falls asleep: it gets the lock when that ends" {
+	local token start
+	token=$("$DLOCK" acquire -t 60s "$LOCK")
+	via_proxy
+	proxy "hold 500"
+	wait_in_line 1 -b "$PROXY" -- true
+	# The waiter does not know yet that it is in line.
+	run -0 "$DLOCK" renew -t 1s "$LOCK" "$token"
+	now
+	start=$NOW
+	join "$PID" 20
+	now
+	equal "$status" 0
+	took $((NOW - start)) 500 6000
+}
+
 @test "a waiter for a slot is woken, and its answers stay whole" {
 	local n round pids busy=()
 	# On a busy machine the server is late, and wakes waiters at the wrong moments.

@@ -265,8 +265,6 @@ static int64_t choose_check(struct mysql_backend *my, const int64_t state[static
 	int64_t check_ms = now_ms + CHECK_FACTOR * (hold_retry_at(-1, false, false) - now_ms);
 	char late[ROW_ID_SIZE] = "";
 
-	if (!state[WAITING] && state[LEFT_MS] >= 0)
-		check_ms = clock_earlier(check_ms, now_ms + state[LEFT_MS] + 2);
 	my->poll_ms = state[FOREIGN] ? FOREIGN_MS * state[BEFORE] : 0;
 	if (my->poll_ms)
 		check_ms = clock_earlier(check_ms, now_ms + my->poll_ms);
