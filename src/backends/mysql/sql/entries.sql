@@ -99,9 +99,9 @@ UPDATE dlock_entries w JOIN dlock_entries q
   SET q.newer = {owner} WHERE {replaces} AND w.strategy = {strategy} AND w.name = {name} AND
     w.token = {token} AND q.fence = 0 AND q.replaces AND q.newer = '';
 SELECT MAX(w.place), MAX(w.fence), MAX(w.newer), {now} + {ttl}, COUNT(q.place), {may_hold},
-    SUM(q.fence = 0), MIN(IF(q.fence > 0, q.expires, NULL)), SUM(q.home <> @home),
-    MIN(IF(q.fence = 0, q.place, NULL)), MAX(IF(q.fence > 0 AND q.mode > 0 AND q.mode <> {mode}, q.mode, 0))
-  INTO @place, @fence, @newer, @until, @before, @may, @waiting, @ends, @foreign, @first, @slots
+    SUM(q.fence = 0), SUM(q.home <> @home), MIN(IF(q.fence = 0, q.place, NULL)),
+    MAX(IF(q.fence > 0 AND q.mode > 0 AND q.mode <> {mode}, q.mode, 0))
+  INTO @place, @fence, @newer, @until, @before, @may, @waiting, @foreign, @first, @slots
   FROM {with_before} AND w.token = {token};
 UPDATE dlock_entries SET fence = IF(fence > 0, fence, LAST_INSERT_ID()), expires = @until
   WHERE {lock} AND place = @place AND newer = '' AND (fence > 0 OR @may) AND NOT {read_only};
@@ -110,8 +110,8 @@ DELETE FROM dlock_entries WHERE {lock} AND place = @place AND fence = 0 AND
 COMMIT;
 SELECT (SELECT COUNT(*) FROM dlock_entries
     WHERE {lock} AND place = @place AND fence > 0 AND expires = @until),
-  IF(@fence > 0, @fence, LAST_INSERT_ID()), 0, @place, @before, COALESCE(@waiting, 0),
-  COALESCE((@ends - {now}) DIV 1000, -1), COALESCE(@foreign, 0), COALESCE(@slots, 0),
+  IF(@fence > 0, @fence, LAST_INSERT_ID()), 0, @place, @before, COALESCE(@waiting, 0), -1,
+  COALESCE(@foreign, 0), COALESCE(@slots, 0),
   IF(@may OR @first IS NULL, 0,
     (SELECT IF({may_hold}, @first, 0) FROM {with_before} AND w.place = @first)), @newer;
 
