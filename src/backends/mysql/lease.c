@@ -196,7 +196,7 @@ enum state {
 	POSITION,		/* of our entry */
 	BEFORE,			/* entries before it, */
 	WAITING,		/* those of them that wait */
-	LEFT_MS,		/* without a queue: of the lease; -1: there is none */
+	LEFT_MS,		/* of the holder's lease, if there is no queue; else -1 */
 	FOREIGN,		/* entries of another home, whose release wakes nobody here */
 	OTHER_SLOTS,		/* of holders that do not agree with ours; 0: there are none */
 	LATE,			/* position of a waiter before it that may hold; 0: none */
