@@ -10,8 +10,8 @@ enum error_kind {
 	ERROR_NONE,
 	ERROR_USAGE,		/* the user asked for something impossible */
 	ERROR_INTERNAL,		/* this host or dlock itself: fork, memory, files */
-	ERROR_UNAVAILABLE,	/* the backend cannot be reached: trying again may help */
-	ERROR_REFUSED,		/* the backend answers, but refuses: credentials, read-only */
+	ERROR_UNAVAILABLE,	/* the backend is down: trying again may help */
+	ERROR_REFUSED,		/* the backend refuses this user or request: see backend.h */
 	ERROR_CANCELLED,	/* the caller has cancelled the operation */
 };
 

@@ -159,9 +159,7 @@ void supervisor_overdue(struct supervisor *s, bool max_run)
 
 enum acquired supervisor_fail(struct supervisor *s, const struct error *err)
 {
-	bool down = err->kind == ERROR_UNAVAILABLE || err->kind == ERROR_REFUSED;
-
-	if (down && s->run->run_if_down) {
+	if (err->kind == ERROR_UNAVAILABLE && s->run->run_if_down) {
 		supervisor_report(s, EVENT_UNPROTECTED, LEVEL_ERROR, "%s; running without the lock",
 				  err->message);
 		s->protected = false;

@@ -28,6 +28,13 @@
  * Repetition. A caller repeats a call whose result it does not know, with the same token. So
  * acquire() finds the hold that an earlier acquire() of this token has made; renew() and release()
  * compare the token in the same atomic step in which they change something.
+ *
+ * Errors of a server. ERROR_UNAVAILABLE: it is down, and the same request may succeed later. It is
+ * not reachable, gives no answer, is loading, has no quorum, fails over (so it is read-only), or is
+ * full (memory, disk, connections). --if-down decides what follows. ERROR_REFUSED: it refuses this
+ * user or request until somebody changes one of them: credentials, privileges, a wrong database,
+ * protocol or parameter. --if-down does not apply. A waiter that had an answer tries again after
+ * both kinds. All other kinds end it.
  */
 #pragma once
 
