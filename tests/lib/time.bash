@@ -38,9 +38,13 @@ pause_ms() {
 	pause "$seconds"
 }
 
+# How slow the machine is, 1 to 4: tests/check measures it at its start.
+SLOW=${SLOW:-1}
+
 # slack: sets SLACK to the ms in which the machine starts 50 programs, one after the other, as it does
-# at this moment. They are some 70 on a machine that is not busy, so that a limit which is longer by
-# SLACK is still that limit there. Where other programs want the processor, too, they are many.
+# at this moment, and half a second more for each step of SLOW beyond 1. They are some 70 on a fast
+# machine that is not busy, so that a limit which is longer by SLACK is still that limit there. Where
+# other programs want the processor, too, they are many.
 slack() {
 	local start
 	now
@@ -49,7 +53,7 @@ slack() {
 		sleep 0
 	done
 	now
-	SLACK=$((2 * (NOW - start)))
+	SLACK=$((2 * (NOW - start) + 500 * (SLOW - 1)))
 }
 
 # took MS LOW HIGH [WHAT]: `between` for a duration, which may be longer on a busy machine
@@ -63,7 +67,7 @@ took() {
 }
 
 # wait_until SECONDS COMMAND...: polls until COMMAND succeeds, and fails at the deadline, which is later
-# on a busy machine. It polls every 20 ms at first, and every 100 ms after 2 s; less often where
+# by three times SLACK, because no test measures by it. It polls every 20 ms at first, and every 100 ms after 2 s; less often where
 # COMMAND takes long itself, such as a client of MySQL, which gets a third of the time at most.
 wait_until() {
 	local seconds=$1 start deadline late='' asked ms
@@ -82,7 +86,7 @@ wait_until() {
 		elif [[ -z $late ]]; then
 			late=1
 			slack
-			((deadline += SLACK))
+			((deadline += 3 * SLACK))
 		else
 			echo "waited $(((NOW - start) / 1000)) s for: $*" >&2
 			return 1
