@@ -30,7 +30,7 @@ hold() {
 # lost [SECONDS [REGEX]]: the dlock of hold ends with 123, and says once that the lock was lost, or
 # what matches REGEX; other lines may be about trouble with the server
 lost() {
-	join "$HOLDER" "${1:-8}"
+	join "$HOLDER" "${1:-15}"
 	equal "$status" 123
 	equal "$(grep -Ec "^dlock: $LOCK: .*${2:-lost}" "$HOLDER_ERR")" 1 "lines about the loss: $(<"$HOLDER_ERR")"
 	equal "$(grep -vc "^dlock: $LOCK: " "$HOLDER_ERR")" 0 "other lines: $(<"$HOLDER_ERR")"
@@ -39,7 +39,7 @@ lost() {
 
 # not_renewed: the same with --no-renew, for which the end of the lease is no surprise
 not_renewed() {
-	lost 8 'the lease is about to end, and --no-renew forbids to renew it'
+	lost 15 'the lease is about to end, and --no-renew forbids to renew it'
 }
 
 # gone_while_waiting SERVER COMMAND...: COMMAND stops the server at P_URI, which messages call what

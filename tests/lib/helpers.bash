@@ -99,8 +99,8 @@ teardown() {
 	for pid in "${STARTED[@]}"; do
 		# The pid of a process that ended may be another process's now.
 		if ! not_ours "$pid"; then
-			kill -TERM "$pid"
-			kill -CONT "$pid"
+			kill -TERM "$pid" || :
+			kill -CONT "$pid" || :
 		fi
 	done
 	for pid in "${STARTED[@]}"; do

@@ -14,7 +14,7 @@ source "$TOP/tests/lib/services/mysql.bash"
 # one, KEEPER. LATE has more variables.
 succeed() {
 	start env ENDED="$T/ended" LD_PRELOAD="$BUILD/tests/preload/ended.so${LATE_PRELOAD:+:$LATE_PRELOAD}" \
-		"$DLOCK" run --once-per 8s "$@" "$LOCK" -- env -u LD_PRELOAD sh -c 'echo a >>ran'
+		"$DLOCK" run --once-per 12s "$@" "$LOCK" -- env -u LD_PRELOAD sh -c 'echo a >>ran'
 	FIRST=$PID FIRST_ERR=$ERR
 	wait_until 10 test -e ended
 	child "$FIRST" dlock-guard
@@ -30,7 +30,7 @@ mark() {
 
 # another: starts a second host, which waits, or does the work if the first one has not
 another() {
-	start "$DLOCK" run --once-per 8s -w 20s "$@" "$LOCK" -- sh -c 'echo b >>ran'
+	start "$DLOCK" run --once-per 12s -w 20s "$@" "$LOCK" -- sh -c 'echo b >>ran'
 	SECOND=$PID SECOND_ERR=$ERR
 }
 
@@ -42,19 +42,19 @@ marked() {
 	join "$SECOND" 10
 	equal "$status" 124
 	matches "$(<"$SECOND_ERR")" ': done by [^ ]+ at [0-9-]*[ 0-9:]+ \(on '
-	run --separate-stderr -124 "$DLOCK" run -n --once-per 8s "$@" "$LOCK" -- touch late
+	run --separate-stderr -124 "$DLOCK" run -n --once-per 12s "$@" "$LOCK" -- touch late
 	matches "$stderr" ': done by '
 	equal "$(<ran)" a
 	[[ ! -e late ]]
 }
 
-# over [OPTION]...: 8 s after the lock was acquired, and no later, it is free, and the work is due again
+# over [OPTION]...: 12 s after the lock was acquired, and no later, it is free, and the work is due again
 over() {
-	timed "$DLOCK" run -w 12s --once-per 100ms "$@" "$LOCK" -- sh -c 'echo c >>ran'
+	timed "$DLOCK" run -w 20s --once-per 100ms "$@" "$LOCK" -- sh -c 'echo c >>ran'
 	equal "$status" 124
-	timed "$DLOCK" run -w 12s "$@" "$LOCK" -- sh -c 'echo c >>ran'
+	timed "$DLOCK" run -w 20s "$@" "$LOCK" -- sh -c 'echo c >>ran'
 	equal "$status" 0
-	took "$MS" 0 9500
+	took "$MS" 0 13500
 	equal "$(tail -n 1 <ran)" c
 }
 
@@ -73,12 +73,12 @@ over() {
 
 @test "replies are swallowed while the success is marked: it counts" {
 	start_proxy "$REDIS_PORT"
-	succeed -b "$PROXY?timeout=300ms"
+	succeed -b "$PROXY?timeout=1s"
 	another -b "$REDIS"
 	pause 0.5
 	proxy drop
 	mark
-	pause 1
+	pause 1.5
 	proxy pass
 	marked -b "$REDIS"
 }
@@ -98,7 +98,7 @@ over() {
 
 @test "the server forgets the hold before the mark: dlock ends with 123, and another host does the work" {
 	private_redis
-	succeed -b "$P_URI" -t 2s
+	succeed -b "$P_URI" -t 6s
 	redis_stop "$P_DIR"
 	redis_launch "$P_DIR" "$P_PORT"
 	SERVICES+=("$(<"$P_DIR/pid")")
@@ -106,7 +106,7 @@ over() {
 	join "$FIRST" 10
 	equal "$status" 123
 	matches "$(<"$FIRST_ERR")" 'lock lost: '
-	run -0 "$DLOCK" run --once-per 8s -b "$P_URI" "$LOCK" -- sh -c 'echo b >>ran'
+	run -0 "$DLOCK" run --once-per 12s -b "$P_URI" "$LOCK" -- sh -c 'echo b >>ran'
 	equal "$(paste -sd ' ' ran)" "a b"
 }
 
@@ -115,7 +115,7 @@ over() {
 	for backend in "$FILE" "$REDIS"; do
 		rm -f ran
 		LOCK=$LOCK-x
-		succeed -b "$backend" -t 6s
+		succeed -b "$backend" -t 12s
 		another -b "$backend"
 		# shellcheck disable=SC2086 # none on file:
 		kill -STOP "$FIRST" $KEEPER "$GUARD"
@@ -130,7 +130,7 @@ over() {
 }
 
 @test "all of dlock is stopped before the mark, until the lease has ended: another host does the work" {
-	succeed -b "$REDIS" -t 2s
+	succeed -b "$REDIS" -t 4s
 	another -b "$REDIS"
 	kill -STOP "$FIRST" "$KEEPER" "$GUARD"
 	join "$SECOND" 10
@@ -141,18 +141,18 @@ over() {
 	equal "$status" 123
 	equal "$(paste -sd ' ' ran)" "a b"
 	# The late mark of the first host has not touched that of the second.
-	run --separate-stderr -124 "$DLOCK" run -n --once-per 8s -b "$REDIS" "$LOCK" -- touch late
+	run --separate-stderr -124 "$DLOCK" run -n --once-per 12s -b "$REDIS" "$LOCK" -- touch late
 	matches "$stderr" ': done by '
 	rcli del "dlock:$LOCK"
 }
 
 @test "a hold that lives with a session, and the server hangs at the mark: the success counts" {
 	private_zookeeper
-	succeed -b "$P_URI?timeout=300ms"
+	succeed -b "$P_URI?timeout=1s"
 	another -b "$P_URI"
 	kill -STOP "$P_PID"
 	mark
-	pause 1
+	pause 1.5
 	kill -CONT "$P_PID"
 	marked -b "$P_URI"
 	over -b "$P_URI"
@@ -170,7 +170,7 @@ over() {
 			[[ $strategy != row || $fault == stop ]] || continue
 			rm -f ran
 			LOCK=$LOCK-x
-			succeed -b "${uri/:$(<"$T/mysql/port")/:$TOOL_PORT}?strategy=$strategy&timeout=300ms" -t 6s
+			succeed -b "${uri/:$(<"$T/mysql/port")/:$TOOL_PORT}?strategy=$strategy&timeout=1s&connect-timeout=1s" -t 20s
 			another -b "$uri?strategy=$strategy"
 			pause 0.5
 			if [[ $fault == stop ]]; then
@@ -181,7 +181,7 @@ over() {
 			else
 				proxy "$fault"
 				mark
-				pause 1
+				pause 1.5
 				proxy pass
 			fi
 			marked -b "$uri?strategy=$strategy"
@@ -203,7 +203,7 @@ over() {
 	local work
 	for work in 'sleep 60 & exit 0' 'trap "exit 0" TERM; while :; do sleep 0.05; done'; do
 		LOCK=$LOCK-x
-		run -121 "$DLOCK" run --once-per 8s --max-run 1s --leftovers wait -b "$REDIS" "$LOCK" -- \
+		run -121 "$DLOCK" run --once-per 12s --max-run 1s --leftovers wait -b "$REDIS" "$LOCK" -- \
 			sh -c "$work"
 		run -0 "$DLOCK" run -n --once-per 100ms -b "$REDIS" "$LOCK" -- true
 	done
@@ -251,7 +251,7 @@ over() {
 }
 
 @test "dlock is killed while the command runs, which then ends with 0: another host does the work" {
-	start "$DLOCK" run --once-per 8s -b "$REDIS" "$LOCK" -- \
+	start "$DLOCK" run --once-per 12s -b "$REDIS" "$LOCK" -- \
 		sh -c 'trap "exit 0" TERM; echo a >>ran; while :; do sleep 0.05; done'
 	FIRST=$PID
 	wait_until 10 test -s ran
