@@ -95,6 +95,13 @@ int uri_timeouts(const struct uri *uri, int64_t *request_ms, int64_t *connect_ms
 int uri_load_passwords(struct uri *uri, const char **exposed, struct error *err);
 
 /*
+ * Read a password file for each new connection, because the password may have changed. Returns its
+ * first line, which the caller frees with memory_free_secret(). NULL: path is NULL, or the file
+ * cannot be read now, and the password that is known still counts.
+ */
+char *uri_renew_password(const char *path);
+
+/*
  * Find the password of a URI in text. Returns its first byte, with its length in *length, or NULL
  * if there is none or it is empty. It is the text between the first ':' behind "//" and the last
  * '@': maybe too much, if a path has both, but never too little. For hiding it in argv and in

@@ -107,31 +107,50 @@ int uri_timeouts(const struct uri *uri, int64_t *request_ms, int64_t *connect_ms
 			 "?timeout= and ?connect-timeout= must be more than 0");
 }
 
-/*
- * Read the first line of the file that parameter name gives into *password, which the caller frees.
- * Without this parameter, *password is not changed.
- */
+/* Returns the first line of a file, which the caller frees, or NULL and sets *err. */
+static char *read_password(const char *path, bool *exposed, struct error *err)
+{
+	struct textfile file;
+	char *password = NULL;
+	size_t length;
+
+	*exposed = false;
+	if (textfile_read(&file, path, false, err) < 0) {
+		error_prefix(err, "password file");
+		return NULL;
+	}
+	*exposed = file.exposed;
+	length = strcspn(file.text, "\r\n");
+	if (length > 0)
+		password = memory_copy_part(file.text, length);
+	else
+		error_set(err, ERROR_USAGE, 0, "password file %.200s: the first line is empty",
+			  path);
+	textfile_finish(&file);
+	return password;
+}
+
+/* Read the file of parameter name into *password. Without the parameter, change nothing. */
 static int load_password(const struct uri *uri, const char *name, char **password,
 			 const char **exposed, struct error *err)
 {
 	const char *path = uri_param(uri, name);
-	struct textfile file;
-	size_t length;
+	bool is_exposed = false;
 
 	if (!path || *password)
 		return 0;
-	if (textfile_read(&file, path, false, err) < 0)
-		return error_prefix(err, "password file");
-	if (file.exposed)
+	*password = read_password(path, &is_exposed, err);
+	if (is_exposed)
 		*exposed = path;
-	length = strcspn(file.text, "\r\n");
-	if (length > 0)
-		*password = memory_copy_part(file.text, length);
-	textfile_finish(&file);
-	if (*password)
-		return 0;
-	return error_set(err, ERROR_USAGE, 0, "password file %.200s: the first line is empty",
-			 path);
+	return *password ? 0 : -1;
+}
+
+char *uri_renew_password(const char *path)
+{
+	struct error ignored;
+	bool exposed;
+
+	return path ? read_password(path, &exposed, &ignored) : NULL;
 }
 
 int uri_load_passwords(struct uri *uri, const char **exposed, struct error *err)

@@ -401,6 +401,28 @@ replica_up() {
 	one_line nosuch
 }
 
+@test "the password changes, in its file and the server: holder and waiter log in with the new one" {
+	private_redis
+	redis_at "$P_DIR" acl setuser jobs on '>old' '~*' '&*' +@all
+	(umask 077 && echo old >secret)
+	export DLOCK_BACKEND="redis://jobs@127.0.0.1:$P_PORT?password-file=$T/secret"
+	"$DLOCK" run -t 6s "$LOCK" -- sh -c 'touch holds; until [ -e end ]; do sleep 0.1; done' 2>holder &
+	HOLDER=$!
+	wait_until 10 test -e holds
+	"$DLOCK" run -t 6s "$LOCK" -- touch waited 2>waiter &
+	WAITER=$!
+	wait_until 10 p_waiters 1
+	echo new >secret
+	redis_at "$P_DIR" acl setuser jobs resetpass '>new'
+	redis_at "$P_DIR" client kill user jobs
+	# longer than the lease
+	sleep 7
+	touch end
+	wait "$HOLDER"
+	wait "$WAITER"
+	[[ -e waited ]]
+}
+
 @test "check: a password that other users can read" {
 	private_redis --requirepass Sesame8 --appendonly yes --appendfsync always
 	echo Sesame8 >secret

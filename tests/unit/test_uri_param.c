@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include "base/error.h"
+#include "base/memory.h"
 #include "lock/uri.h"
 #include "unit.h"
 
@@ -213,6 +214,19 @@ static void test_password_odd(const char *directory, const char *path)
 	uri_finish(&uri);
 }
 
+static void test_password_renewed(const char *path)
+{
+	char *password;
+
+	CHECK(uri_renew_password(NULL) == NULL);
+	CHECK(uri_renew_password(path) == NULL);
+	write_file(path, "new\n", 4, 0600);
+	password = uri_renew_password(path);
+	CHECK_STR(password, "new");
+	memory_free_secret(password);
+	unlink(path);
+}
+
 static void test_password_file(void)
 {
 	char directory[] = "/tmp/dlock-unit-XXXXXX", path[64];
@@ -220,6 +234,7 @@ static void test_password_file(void)
 	unit_case("password file");
 	CHECK(mkdtemp(directory) != NULL);
 	snprintf(path, sizeof(path), "%s/password", directory);
+	test_password_renewed(path);
 	test_password_contents(path);
 	unlink(path);
 	test_password_modes(path);

@@ -142,6 +142,7 @@ static int read_login(struct redis_address *address, const struct uri *uri, cons
 
 int redis_address_read(struct redis_address *address, const struct uri *uri, struct error *err)
 {
+	address->password_file = uri_param(uri, "password-file");
 	return read_login(address, uri, uri->user, uri->password, err);
 }
 
@@ -211,6 +212,7 @@ static int read_sentinel(struct redis_client *client, const struct uri *uri, str
 	redis_client_init(client->route->sentinel, 1);
 	sentinel = &client->route->sentinel->servers[0].address;
 	master->master = sentinel->sentinel = true;
+	sentinel->password_file = uri_param(uri, "sentinel-password-file");
 	if (read_login(sentinel, uri, uri_param(uri, "sentinel-user"), uri->sentinel_password,
 		       err) ||
 	    uri_param_flag(uri, "sentinel-tls", true, &encrypted, err))

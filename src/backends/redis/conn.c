@@ -250,16 +250,19 @@ void redis_conn_begin(struct redis_conn *conn, int fd, bool subscriber)
 {
 	const struct redis_address *address = conn->address;
 	struct epoll_event input = { .events = EPOLLIN };
-	const char *const login[] = { "AUTH", address->user ? address->user : address->password,
-				      address->user ? address->password : NULL, NULL };
+	char *renewed = uri_renew_password(address->password_file);
+	const char *password = renewed ? renewed : address->password;
+	const char *const login[] = { "AUTH", address->user ? address->user : password,
+				      address->user ? password : NULL, NULL };
 	char db[24];
 
 	conn->fd = fd;
 	epoll_ctl(conn->set_fd, EPOLL_CTL_ADD, fd, &input);
 	conn->replica = false;
 	conn->reader = make_reader(conn);
-	if (address->password)
+	if (password)
 		send_login(conn, login);
+	memory_free_secret(renewed);
 	snprintf(db, sizeof(db), "%ld", address->db);
 	if (address->db && !subscriber)
 		send_login(conn, (const char *const[]){ "SELECT", db, NULL });

@@ -37,6 +37,7 @@ struct redis_address {
 	bool age;		/* ask for the age of the server with the first request */
 	struct redis_endpoint at;	/* port 0: a Unix socket, or not known yet */
 	const char *user, *password;	/* of the URI; NULL: none */
+	const char *password_file;	/* read for each connection; NULL: none */
 	long db;
 	struct redis_tls tls;
 	char label[128];	/* for messages: "redis 127.0.0.1:6379" */
