@@ -360,9 +360,9 @@ line_up() {
 
 # bats test_tags=program
 @test "dlock's process group stopped: the lock stays held, and the command runs on" {
-	hold_as_job -t 3s -- sleep 300
+	hold_as_job -t 4s -- sleep 300
 	kill -STOP -- "-$HOLDER"
-	holds_for 4000 is_held
+	holds_for 5000 is_held
 	alive "$COMMAND"
 	kill -CONT -- "-$HOLDER"
 	release
@@ -371,7 +371,7 @@ line_up() {
 }
 
 @test "all of dlock stopped: the lock stays held, or the command and its daemons are dead in time" {
-	hold -t 1500ms -- "$TOOLS/daemonize" -c -w -p "$T/daemon" "$TOOLS/witness" -i -l "$T/log"
+	hold -t 3s -- "$TOOLS/daemonize" -c -w -p "$T/daemon" "$TOOLS/witness" -i -l "$T/log"
 	wait_until 5 has_line log alive
 	guard_of "$HOLDER"
 	KEEPER=
@@ -382,10 +382,10 @@ line_up() {
 	# shellcheck disable=SC2086 # there may be none
 	kill -STOP "$HOLDER" "$GUARD" $KEEPER
 	if [[ -n $LEASES ]]; then
-		wait_until 5 ended "$COMMAND" "$(<daemon)"
+		wait_until 8 ended "$COMMAND" "$(<daemon)"
 		met_nobody 20
 	else
-		holds_for 2500 alive "$COMMAND"
+		holds_for 4000 alive "$COMMAND"
 		is_held
 	fi
 	# shellcheck disable=SC2086
@@ -421,21 +421,21 @@ line_up() {
 }
 
 @test "kill -9 of the keeper: without a lease the command runs on, else it is dead in time" {
-	hold -t 1500ms --
+	hold -t 3s --
 	if [[ -n $LEASES ]]; then
 		keeper_of "$HOLDER"
 		kill -KILL "$KEEPER"
-		join "$HOLDER" 5
+		join "$HOLDER" 8
 		equal "$status" 123
 		ended "$COMMAND"
 	else
 		# There is no lease to renew, and so nobody is killed.
 		not child "$HOLDER" dlock-keeper
-		holds_for 2500 is_held
+		holds_for 4000 is_held
 		alive "$COMMAND"
 		release
 	fi
-	wait_until 3 is_free
+	wait_until 6 is_free
 	nothing_left
 }
 
@@ -736,8 +736,8 @@ work() {
 }
 
 @test "a hold goes on for longer than its TTL" {
-	hold -t 2s --
-	holds_for 3500 is_held
+	hold -t 3s --
+	holds_for 4500 is_held
 	alive "$COMMAND"
 	release
 }

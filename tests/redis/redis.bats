@@ -90,9 +90,9 @@ held_name() {
 
 @test "a server that has lost the scripts gets them again" {
 	rcli script flush
-	hold -t 3s --
+	hold -t 4s --
 	rcli script flush
-	holds_for 4000 alive "$COMMAND"
+	holds_for 5000 alive "$COMMAND"
 	equal "$(rcli get "$KEY")" "$TOKEN"
 	rcli script flush
 	release
