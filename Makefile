@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: MIT
 #
 # make demo      install what the build needs, build, run a command under a lock
-# make check     install what the tests need, run them all against real servers
+# make check     install what the tests need, prove each promise once against real servers
+# make check-all all tests: each promise in each way to reach or use a server, at more moments
 # make crash     kill each process of dlock at each of its system calls, or each EACH-th
 # make           build into $(BUILD)
 # make dist deb  a tarball of the sources into $(BUILD), Debian packages into $(BUILD)/deb

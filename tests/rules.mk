@@ -12,7 +12,7 @@ TOOLS := $(patsubst %.c,$(BUILD)/%,$(TOOL_SRC)) $(addprefix $(BUILD)/tests/crash
 PRELOADS := $(patsubst %.c,$(BUILD)/%.so,$(PRELOAD_SRC))
 FUZZERS := $(patsubst tests/fuzz/%.c,$(BUILD)/fuzz/%,$(FUZZ_SRC))
 
-.PHONY: check check-debian13 check-newest check-deb check-arm64 crash torture lint format bench fuzz \
+.PHONY: check check-all check-debian13 check-newest check-deb check-arm64 crash torture lint format bench fuzz \
 	fuzzers model test-programs
 
 ZOOKEEPER_PURE := src/backends/zookeeper/layout.c
@@ -98,7 +98,10 @@ fuzzers: $(FUZZERS)
 fuzz: fuzzers
 	tests/fuzz/run $(BUILD)/fuzz $(FUZZ_SECONDS)
 
-check:
+# PART=rest: the tests that `make check` leaves out.
+check-all: PART ?= all
+check-all: export PART := $(PART)
+check check-all:
 	$(Q)tests/packages $(PACKAGES) test
 	$(Q)$(MAKE) --no-print-directory $(PARALLEL) all test-programs
 	$(Q)BUILD="$(BUILD_DIR)" tests/check $(TESTS)

@@ -43,27 +43,27 @@ without() {
 	not matches "$output" "not installed"
 }
 
-# bats test_tags=long
+# bats test_tags=more
 @test "WITH_REDIS=no" {
 	without redis://127.0.0.1 WITH_REDIS=no
 }
 
-# bats test_tags=long
+# bats test_tags=more
 @test "WITH_TLS=no" {
 	without rediss://127.0.0.1 WITH_TLS=no
 }
 
-# bats test_tags=long
+# bats test_tags=more
 @test "WITH_ZOOKEEPER=no" {
 	without zookeeper://127.0.0.1 WITH_ZOOKEEPER=no
 }
 
-# bats test_tags=long
+# bats test_tags=more
 @test "WITH_MYSQL=no" {
 	without mysql://127.0.0.1/db WITH_MYSQL=no
 }
 
-# bats test_tags=long
+# bats test_tags=more
 @test "all parts left out, and then one of them after all" {
 	without mysql://127.0.0.1/db "${NOTHING[@]}"
 	equal "${lines[1]}" "with file"
@@ -72,7 +72,7 @@ without() {
 	equal "${lines[1]}" "with file, zookeeper"
 }
 
-# bats test_tags=long
+# bats test_tags=more
 @test "SHARED=yes: no library is in the program or in a module" {
 	build SHARED=yes
 	run -0 built/dlock version -v
@@ -84,7 +84,7 @@ without() {
 	run -1 sh -c 'nm built/dlock-mysql.so | grep -E " T (SSL_new|deflate)$"'
 }
 
-# bats test_tags=long
+# bats test_tags=more
 @test "CC=clang, eight jobs, and the linkers gold and lld" {
 	local linker
 	build -j8 CC=clang
@@ -104,6 +104,7 @@ without() {
 	matches "$output" 'I hold the lock demo, fence [0-9]+'
 }
 
+# bats test_tags=more
 @test "what is built twice is made once; other flags make it again" {
 	local before
 	build "${NOTHING[@]}"
@@ -117,7 +118,7 @@ without() {
 	not equal "$(stat -c %y built/cmd/main.o)" "${before%%$'\n'*}"
 }
 
-# bats test_tags=long
+# bats test_tags=more
 @test "BINDIR and LIBDIR with spaces, given to make install alone" {
 	local parts=(WITH_REDIS=no WITH_MYSQL=no) before
 	build "${parts[@]}"
@@ -128,7 +129,7 @@ without() {
 	matches "$output" 'ZooKeeper C client'
 }
 
-# bats test_tags=long
+# bats test_tags=more
 @test "a directory with a space; two builds give the same files" {
 	local file
 	copy "a tree"
@@ -164,6 +165,7 @@ without() {
 	equal "${#lines[@]}" 2 "lines, the last one of make"
 }
 
+# bats test_tags=more
 @test "a user who cannot become root gets the line to run as root" {
 	strangers
 	mkdir bin
@@ -176,7 +178,7 @@ without() {
 	equal "$output" ""
 }
 
-# bats test_tags=long
+# bats test_tags=more
 @test "make dist: a tarball that builds without git, and packs itself again" {
 	local version
 	version=$(sed -n 's/^#define DLOCK_VERSION "\(.*\)"$/\1/p' "$TOP/src/base/version.h")
@@ -192,6 +194,7 @@ without() {
 	fi
 }
 
+# bats test_tags=more
 @test "make release: the packages of the tag, with their sums, and of nothing else" {
 	need git
 	local version sources made=built/release
@@ -237,7 +240,7 @@ without() {
 	matches "$output" "v0.0.1 has the version $version"
 }
 
-# bats test_tags=long
+# bats test_tags=more
 @test "make format formats the lines that have changed, and no other" {
 	need git-clang-format
 	copy tree

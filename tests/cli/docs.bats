@@ -854,6 +854,7 @@ replica_online() {
 	[[ $(printf 'set probe 1\nwait 1 200\n' | redis_at "$P_DIR" | tail -n 1) == 1 ]]
 }
 
+# bats test_tags=more
 @test "the permissions in dlock-redis.7 suffice for ?replicas=" {
 	private_redis
 	private_redis --replicaof 127.0.0.1 "$P_PORT"
@@ -878,6 +879,7 @@ replica_online() {
 	offers_only bash "dlock run -b file://$T/some/l" "//$T/some/locks/"
 }
 
+# bats test_tags=more
 @test "bash completion, with the bash-completion package" {
 	[[ -r /usr/share/bash-completion/bash_completion ]] || not_here "needs bash-completion"
 	drive bash_library
@@ -903,6 +905,7 @@ replica_online() {
 	drive_names bash
 }
 
+# bats test_tags=more
 @test "bash completion: names of locks, with the bash-completion package" {
 	[[ -r /usr/share/bash-completion/bash_completion ]] || not_here "needs bash-completion"
 	drive_names bash_library
@@ -913,6 +916,7 @@ replica_online() {
 	drive_names zsh
 }
 
+# bats test_tags=more
 @test "fish completion: names of locks" {
 	need fish
 	drive_names fish

@@ -123,6 +123,7 @@ logs_event() {
 	equal "$(events "$ERR")" "waiting acquired started ended released"
 }
 
+# bats test_tags=more
 @test "a newer waiter that has replaced this one" {
 	local newer older old
 	hold -b "$REDIS" --

@@ -211,6 +211,7 @@ all_locks() {
 	done
 }
 
+# bats test_tags=more
 @test "a newer waiter has replaced this one; a command that runs too long" {
 	local newer older
 	hold -b "$REDIS" --
@@ -304,6 +305,7 @@ all_locks() {
 	good_file
 }
 
+# bats test_tags=more
 @test "dlock was killed: the file of the run before stays, and is old" {
 	measured 0 "$LOCK" -- true
 	cp "$PROM" before

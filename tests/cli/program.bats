@@ -174,6 +174,7 @@ misused() {
 	equal "$output" "" "dlock $*"
 }
 
+# bats test_tags=more
 @test "-v: a waiter reports each minute who holds the lock" {
 	local uri i waiters=() errors=() holders=()
 	"$DLOCK" setup -b "file://$T/locks"

@@ -363,6 +363,7 @@ mailed() {
 	rcli del dlock:nightly
 }
 
+# bats test_tags=more
 @test "at-most-once recipe: a host that crashes in the job is not followed by another one" {
 	local host family
 	stub send-invoices
@@ -472,6 +473,7 @@ reports() {
 	not held reports
 }
 
+# bats test_tags=more
 @test "bash recipe: killed" {
 	reports
 	kill -KILL "$PID"
@@ -480,6 +482,7 @@ reports() {
 	join "$PID"
 }
 
+# bats test_tags=more
 @test "bash recipe: ended, and lost" {
 	reports
 	kill -TERM "$PID"
@@ -560,6 +563,7 @@ ci_environment() {
 	equal "$(<ran)" "deploy.sh production deploy-production"
 }
 
+# bats test_tags=more
 @test "GitLab CI, in steps" {
 	stub migrate.sh deploy.sh
 	block yaml after_script
@@ -658,6 +662,7 @@ nightly() {
 	nightly "$(sed -n 's/^ *terminationGracePeriodSeconds: //p' block)" "${WORDS[@]}"
 }
 
+# bats test_tags=more
 @test "Kubernetes: the init step of a Deployment" {
 	local n pids=()
 	stub migrate-database
@@ -791,6 +796,7 @@ lock_alerts() {
 	((status == 0)) || fail "alerts of ${*:2}: expected ${1:-none}"
 }
 
+# bats test_tags=more
 @test "Prometheus recipe for all locks" {
 	need promtool
 	block yaml LockHeldTooLong
@@ -879,6 +885,7 @@ unit_is_good() {
 	release
 }
 
+# bats test_tags=more
 @test "systemd drop-in: it runs the command of a service under the lock of its name" {
 	need systemd-analyze
 	stub nightly-backup

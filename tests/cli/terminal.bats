@@ -129,6 +129,7 @@ job_is_gone() {
 	not shows 'Stopped|Running'
 }
 
+# bats test_tags=more
 @test "kill %1 and kill -9 %1 end a stopped job" {
 	types 'clear; $DLOCK run '"$LOCK"' -- sh -c "echo run\"\"ning; exec sleep 300"'
 	wait_until 5 shows '^running'
@@ -206,6 +207,7 @@ job_is_gone() {
 	done
 }
 
+# bats test_tags=more
 @test "in a pipeline the command gets the terminal when it wants it, and others when they do" {
 	types 'clear; $DLOCK run '"$LOCK"' -- sh -c "read line </dev/tty; echo got \$line" | cat'
 	wait_until 5 is_held
@@ -280,6 +282,7 @@ job_is_gone() {
 	wait_until 5 prompt 0
 }
 
+# bats test_tags=more
 @test "a command that wants the terminal where no shell could continue dlock: both sleep" {
 	local pid
 	# The subshell ends at once, so that the group of dlock is an orphan.
@@ -343,6 +346,7 @@ job_is_gone() {
 	done
 }
 
+# bats test_tags=more
 @test "a waiter in the background leaves the prompt alone; fg shows its line, Ctrl-Z and bg end it" {
 	local command
 	hold --

@@ -103,6 +103,7 @@ holders() {
 
 # ---- acquire
 
+# bats test_tags=own
 @test "acquire prints the token and nothing else; release prints nothing" {
 	run --separate-stderr -0 "$DLOCK" acquire "$LOCK"
 	matches "$output" '^[0-9a-f]{32}$'
@@ -225,6 +226,7 @@ one_new_token() {
 	((count == 1))
 }
 
+# bats test_tags=more
 @test "TERM, INT and HUP end a waiting acquire at once and leave no waiter" {
 	take
 	local sig
@@ -257,6 +259,7 @@ one_new_token() {
 	nothing_left
 }
 
+# bats test_tags=own
 @test "acquire --json: name, token, fence, end of the lease, keeper" {
 	take -t 20s
 	local least=1600000000000000
@@ -362,6 +365,7 @@ WAYS='argument environment stdin crlf open'
 	nothing_left
 }
 
+# bats test_tags=own
 @test "a token that is not the holder's: 123, one line, and the holder keeps the lock" {
 	local verb old way
 	take
@@ -502,6 +506,7 @@ WAYS='argument environment stdin crlf open'
 
 # ---- the lease
 
+# bats test_tags=own
 @test "without --pid the lease ends after the TTL, not before" {
 	take -t 3s
 	holds_for 1200 is_held
@@ -531,6 +536,7 @@ WAYS='argument environment stdin crlf open'
 	no_socket "$TOKEN"
 }
 
+# bats test_tags=own
 @test "renew extends the lease to a full TTL" {
 	take -t 3s
 	for _ in 1 2 3 4 5 6; do
@@ -543,6 +549,7 @@ WAYS='argument environment stdin crlf open'
 	holds_not
 }
 
+# bats test_tags=more
 @test "renew -t gives a lease of another length, and --json says when it ends" {
 	take -t 3s
 	"$DLOCK" renew --json -t 40s "$LOCK" "$TOKEN" >renewed
@@ -555,6 +562,7 @@ WAYS='argument environment stdin crlf open'
 	wait_until 4 is_free
 }
 
+# bats test_tags=more
 @test "the longest TTL there can be: it is held, and excludes" {
 	local hours=${LONGEST_HOURS-87600}
 	take -t "${hours}h"
@@ -579,7 +587,7 @@ lasts() {
 	fi
 }
 
-# bats test_tags=program
+# bats test_tags=program,more
 @test "the environment's TTL is that of acquire; renew keeps what a hold was taken with" {
 	DLOCK_TTL=100s take
 	lasts 80 100
@@ -590,6 +598,7 @@ lasts() {
 	give
 }
 
+# bats test_tags=own
 @test "renew without -t keeps the TTL of the hold, longer or shorter than the default; -t changes it" {
 	local mode
 	for mode in '' -s '--slots 2'; do
@@ -613,7 +622,7 @@ lasts() {
 	nothing_left
 }
 
-# bats test_tags=program
+# bats test_tags=program,more
 @test "a nested acquisition shortens no lease: it keeps the TTL of the hold, or makes it longer" {
 	local mode
 	for mode in '' -s '--slots 2'; do
@@ -648,6 +657,7 @@ lasts() {
 	nothing_left
 }
 
+# bats test_tags=more
 @test "status says when a lease ends" {
 	take -t 30s
 	between "$(json '.holders[0].expires_in_ms')" 20000 30000 expires_in_ms
@@ -727,7 +737,7 @@ nests() {
 	nests
 }
 
-# bats test_tags=program
+# bats test_tags=program,more
 @test "acquire --pid: the same, and the release of the plain token ends the keeper" {
 	owner
 	take --pid "$OWNER"
@@ -736,7 +746,7 @@ nests() {
 	alive "$OWNER"
 }
 
-# bats test_tags=program
+# bats test_tags=program,more
 @test "the token of a current hold is enough to nest, wherever the backend is named" {
 	take
 	local first=$TOKEN t
@@ -754,7 +764,7 @@ nests() {
 	nothing_left
 }
 
-# bats test_tags=program
+# bats test_tags=program,more
 @test "nested, --pid: the end of the process frees the lock, however often it was acquired" {
 	owner
 	take --pid "$OWNER"
@@ -765,6 +775,7 @@ nests() {
 	nothing_left
 }
 
+# bats test_tags=more
 @test "acquire nested, in every mode with the token of a hold of every mode" {
 	local held asked
 	for held in '' -s '--slots 1' '--slots 3' '--slots 5'; do
@@ -791,6 +802,7 @@ nests() {
 	nothing_left
 }
 
+# bats test_tags=more
 @test "what is nested in a hold has its fence, also beside other holds" {
 	local mode other
 	for mode in -s '--slots 2'; do
@@ -829,7 +841,7 @@ nests() {
 	nothing_left
 }
 
-# bats test_tags=program
+# bats test_tags=program,more
 @test "a nested acquisition that cannot print its token leaves the outer hold alone" {
 	take
 	DLOCK_TOKEN=$TOKEN run --separate-stderr -125 sh -c '"$DLOCK" acquire "$LOCK" >/dev/full'
@@ -1072,7 +1084,7 @@ survives() {
 	fi
 }
 
-# bats test_tags=program
+# bats test_tags=program,more
 @test "run under acquire: its daemon is stopped" {
 	survives eval 'kill -STOP "$KEEPER"'
 	# The run renews a lease itself; a lock file stays locked while its daemon sleeps.
@@ -1088,18 +1100,18 @@ survives() {
 	survives eval 'kill -KILL "$NESTED"'
 }
 
-# bats test_tags=program
+# bats test_tags=program,more
 @test "run under acquire: the run's own keeper and the hold's daemon are killed" {
 	survives eval 'kill -KILL "$NESTED" "$KEEPER"'
 }
 
-# bats test_tags=program
+# bats test_tags=program,more
 @test "run under acquire: the process of --pid is killed; the lock is held until the run ends" {
 	survives eval 'kill -KILL "$OWNER"'
 	equal "$STATUS" 0
 }
 
-# bats test_tags=program
+# bats test_tags=program,more
 @test "run with the token of a run that is no ancestor: renewed, or verified where it cannot be" {
 	hold -t 3s --
 	local outer=$HOLDER command=$COMMAND
@@ -1152,7 +1164,7 @@ survives() {
 	nothing_left
 }
 
-# bats test_tags=program
+# bats test_tags=program,more
 @test "--pid \$\$: a script that ends, or is killed, between acquire and release" {
 	local shell end
 	for shell in bash dash; do
@@ -1213,7 +1225,7 @@ zombie() {
 	nothing_left
 }
 
-# bats test_tags=program
+# bats test_tags=program,more
 @test "--pid with --on-lost warn: the process gets no signal when the lock is lost" {
 	probe_owner
 	take -t 1500ms --on-lost warn --pid "$OWNER"
@@ -1268,7 +1280,7 @@ zombie() {
 	equal "$(tail -n +2 "$OWNER_OUT")" "" "signals"
 }
 
-# bats test_tags=program
+# bats test_tags=program,more
 @test "two locks for one process: each has a keeper of its own" {
 	owner
 	take --pid "$OWNER"
@@ -1320,7 +1332,7 @@ zombie() {
 	give
 }
 
-# bats test_tags=program
+# bats test_tags=program,more
 @test "the keeper keeps no pipe of the caller open: \$(...) and pipelines return at once" {
 	local shell
 	owner
@@ -1342,7 +1354,7 @@ zombie() {
 	nothing_left
 }
 
-# bats test_tags=program
+# bats test_tags=program,more
 @test "the keeper keeps no other descriptor of the caller open" {
 	mkfifo pipe
 	start cat pipe
@@ -1370,7 +1382,7 @@ os.execvp(sys.argv[1], sys.argv[1:])' "$DLOCK" acquire --pid "$OWNER" "$LOCK" >t
 	give "$(<taken)"
 }
 
-# bats test_tags=program
+# bats test_tags=program,more
 @test "the keeper survives HUP, INT and QUIT, and ends on TERM by releasing" {
 	local sig
 	owner
@@ -1389,7 +1401,7 @@ os.execvp(sys.argv[1], sys.argv[1:])' "$DLOCK" acquire --pid "$OWNER" "$LOCK" >t
 	alive "$OWNER"
 }
 
-# bats test_tags=program
+# bats test_tags=program,more
 @test "the keeper survives the end of the caller's session and terminal" {
 	need script
 	owner
@@ -1432,6 +1444,7 @@ gives() {
 	equal "$status" "$1"
 }
 
+# bats test_tags=more
 @test "kill -9 of the keeper: verify and renew say whether the lock is still held" {
 	owner
 	take -t 4s --pid "$OWNER"
@@ -1458,7 +1471,7 @@ gives() {
 	nothing_left
 }
 
-# bats test_tags=program
+# bats test_tags=program,more
 @test "release from a keeper that hangs ends in bounded time, and the lock is free once it goes on" {
 	owner
 	take --pid "$OWNER"
@@ -1502,6 +1515,7 @@ gives() {
 
 # ---- shared holds and slots
 
+# bats test_tags=own
 @test "there can be many shared holds at once, and they exclude exclusive ones" {
 	offers shared || { refuses shared; return; }
 	local first second
@@ -1521,6 +1535,7 @@ gives() {
 	nothing_left
 }
 
+# bats test_tags=own
 @test "an exclusive hold excludes shared ones and slots; shared ones exclude slots" {
 	offers shared || { refuses shared; return; }
 	offers slots || { refuses slots; return; }
@@ -1538,6 +1553,7 @@ gives() {
 	nothing_left
 }
 
+# bats test_tags=own
 @test "the last shared hold that ends lets the exclusive waiter in" {
 	offers shared || { refuses shared; return; }
 	local first second waiter out
@@ -1554,6 +1570,7 @@ gives() {
 	nothing_left
 }
 
+# bats test_tags=own
 @test "one release of an exclusive hold lets all shared waiters in" {
 	offers shared || { refuses shared; return; }
 	local pids=() outs=() n
@@ -1610,6 +1627,7 @@ gives() {
 	nothing_left
 }
 
+# bats test_tags=own
 @test "--slots N lets N hold and not one more; a slot that is freed goes to the next waiter" {
 	offers slots || { refuses slots; return; }
 	local a b c
@@ -1636,6 +1654,7 @@ gives() {
 	nothing_left
 }
 
+# bats test_tags=own
 @test "--slots: a disagreement is an error with both numbers" {
 	offers slots || { refuses slots; return; }
 	take --slots 3
@@ -1687,6 +1706,7 @@ gives() {
 
 # ---- --min-hold
 
+# bats test_tags=own
 @test "--min-hold: release returns at once, the lock stays for the rest, whoever releases again" {
 	local pid=()
 	owner
@@ -1735,6 +1755,7 @@ shown_as_released() {
 	nothing_left
 }
 
+# bats test_tags=more
 @test "--min-hold: acquire with the token that was released holds on, or is refused" {
 	take --min-hold 4s
 	give
@@ -1754,6 +1775,7 @@ shown_as_released() {
 	nothing_left
 }
 
+# bats test_tags=more
 @test "--min-hold: the end of the process of --pid frees no earlier" {
 	owner
 	now
@@ -1789,7 +1811,7 @@ shown_as_released() {
 	run --separate-stderr -125 "$DLOCK" status ''
 }
 
-# bats test_tags=program
+# bats test_tags=program,more
 @test "status: a table with name, mode, times, fence and holder" {
 	owner
 	take -t 30s --pid "$OWNER"
@@ -1805,7 +1827,7 @@ shown_as_released() {
 	matches "${lines[1]}" "^$LOCK +free( +-){4}$"
 }
 
-# bats test_tags=program
+# bats test_tags=program,more
 @test "status: what dlock run holds" {
 	hold -- "$TOOLS/sigprobe"
 	run --separate-stderr -1 "$DLOCK" status "$LOCK"
@@ -1815,6 +1837,7 @@ shown_as_released() {
 	join "$HOLDER"
 }
 
+# bats test_tags=own
 @test "status shows who waits, in order where waiters have one" {
 	local n pids=() mode='' options=()
 	offers waiters || return 0
@@ -1955,7 +1978,7 @@ in_schema() {
 	json_is '"\(.held) \(.holders)"' "false []"
 }
 
-# bats test_tags=program
+# bats test_tags=program,more
 @test "status of many names: one object each, in their order" {
 	take
 	"$DLOCK" status --json "$LOCK-x" "$LOCK" "$LOCK-a" >all || true
@@ -1964,6 +1987,7 @@ in_schema() {
 	give
 }
 
+# bats test_tags=own
 @test "status without a name lists all that are held, and only those" {
 	local tokens=() n
 	take
@@ -2010,6 +2034,7 @@ in_schema() {
 	run -0 "$DLOCK" status dlock-check
 }
 
+# bats test_tags=more
 @test "status shows only what is there, and leaves a lock that is held as it is" {
 	take -t 30s
 	contents >before
@@ -2052,6 +2077,7 @@ in_schema() {
 	equal "$status" 0
 }
 
+# bats test_tags=own
 @test "wait returns when the lock is released, and is silent" {
 	take
 	start "$DLOCK" wait "$LOCK"
@@ -2094,7 +2120,7 @@ in_schema() {
 	equal "$status" 0
 }
 
-# bats test_tags=program
+# bats test_tags=program,more
 @test "wait -w gives up with 124 or -E's number, and reports who has it" {
 	take
 	timed "$DLOCK" wait -w 500ms "$LOCK"
@@ -2114,7 +2140,7 @@ in_schema() {
 	give
 }
 
-# bats test_tags=program
+# bats test_tags=program,more
 @test "TERM ends a wait at once" {
 	take
 	start "$DLOCK" wait "$LOCK"
@@ -2138,6 +2164,7 @@ in_schema() {
 	give
 }
 
+# bats test_tags=own
 @test "break --yes prints what it broke, and the lock is free" {
 	owner
 	take --pid "$OWNER"
@@ -2166,6 +2193,7 @@ in_schema() {
 	run --separate-stderr -125 "$DLOCK" break --yes
 }
 
+# bats test_tags=own
 @test "break: the holder stops at its next renewal, with 123" {
 	hold -t 1500ms -k 300ms -- "$TOOLS/witness" -i -l "$T/log"
 	wait_until 5 has_line log alive
@@ -2179,6 +2207,7 @@ in_schema() {
 	nothing_left
 }
 
+# bats test_tags=own
 @test "break wakes the next waiter" {
 	take -t 1h
 	in_line 1
@@ -2234,6 +2263,7 @@ names_held() {
 	leave_no_keepers
 }
 
+# bats test_tags=more
 @test "a lock whose name has * ? [ is shown and broken by its name, and no other lock with it" {
 	local name
 	take_some 'j[1]' j1 '*' 'j?'
@@ -2260,6 +2290,7 @@ leave_no_keepers() {
 	done
 }
 
+# bats test_tags=more
 @test "wait for several locks: until all are free, or no longer than -w" {
 	take_some a b
 	run --separate-stderr -124 "$DLOCK" wait -w 0 "$LOCK-none" "$LOCK-a" "$LOCK-b"
@@ -2366,7 +2397,7 @@ answer() {
 	leave_no_keepers
 }
 
-# bats test_tags=program
+# bats test_tags=program,more
 @test "break takes nothing away when the lock changes hands before the answer" {
 	take
 	break_asks
@@ -2381,6 +2412,7 @@ answer() {
 
 # ---- check and setup
 
+# bats test_tags=own
 @test "check: a finding a line, the last one by taking a lock; --json the same" {
 	run --separate-stderr "$DLOCK" check
 	matches "$status" '^[01]$'

@@ -60,52 +60,63 @@ finds() {
 	finds barge '[3-5]' 'BUSY , but memory: HELD'
 }
 
+# bats test_tags=deeper
 @test "memory agrees with itself" {
 	agrees "memory://$MEMORY_SOCKET"
 }
 
+# bats test_tags=deeper
 @test "file" {
 	agrees -u "$FILE"
 }
 
+# bats test_tags=deeper
 @test "redis" {
 	private_redis
 	agrees "$P_URI"
 }
 
+# bats test_tags=deeper
 @test "redis, Redisson's reentrant lock" {
 	private_redis
 	agrees "$P_URI?dialect=redisson"
 }
 
+# bats test_tags=deeper
 @test "redlock" {
 	# Nodes that have just been started do not vote.
 	elder private_redlock 3
 	agrees -u "$P_URI"
 }
 
+# bats test_tags=deeper
 @test "zookeeper" {
 	private_zookeeper
 	agrees "$P_URI"
 }
 
+# bats test_tags=more
 @test "zookeeper, one node" {
 	private_zookeeper
 	agrees -u "$P_URI?strategy=node"
 }
 
+# bats test_tags=deeper
 @test "mysql, lease" {
 	agrees -gs "$(mysql_uri "$MYSQL_DIR")"
 }
 
+# bats test_tags=more
 @test "mysql, row" {
 	agrees -g "$(mysql_uri "$MYSQL_DIR")?strategy=row"
 }
 
+# bats test_tags=more
 @test "mysql, advisory" {
 	agrees -g "$(mysql_uri "$MYSQL_DIR")?strategy=advisory"
 }
 
+# bats test_tags=more
 @test "mysql, insert" {
 	agrees -g "$(mysql_uri "$MYSQL_DIR")?strategy=insert"
 }

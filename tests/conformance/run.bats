@@ -9,6 +9,7 @@ load common
 
 # ---- taking, waiting, not obtaining
 
+# bats test_tags=own
 @test "run executes the command and leaves nothing behind" {
 	run --separate-stderr -3 "$DLOCK" run "$LOCK" -- sh -c 'echo out; echo err >&2; exit 3'
 	equal "$output" out
@@ -45,6 +46,7 @@ load common
 	has_line m.prom '^dlock_last_obtained\{.*\} 1$'
 }
 
+# bats test_tags=own
 @test "while the lock is held, -n gives up at once and reports who has it" {
 	hold --
 	timed "$DLOCK" run -n "$LOCK" -- touch ran
@@ -92,6 +94,7 @@ load common
 	waiters 0
 }
 
+# bats test_tags=own
 @test "a waiter gets the lock when the holder ends, and prints nothing while it waits" {
 	hold --
 	wait_in_line 1 -- sh -c 'echo mine'
@@ -106,6 +109,7 @@ load common
 	nothing_left
 }
 
+# bats test_tags=own
 @test "waiters get the lock one after the other, in order where the backend promises it" {
 	hold --
 	local n waiter=()
@@ -146,6 +150,7 @@ line_up() {
 	WAITERS+=("$PID")
 }
 
+# bats test_tags=more
 @test "--replace-waiters: only the newest one waits on, and others keep their places" {
 	if ! offers replace; then
 		refuses replace
@@ -176,6 +181,7 @@ line_up() {
 	[[ ! -e never ]]
 }
 
+# bats test_tags=more
 @test "--replace-waiters: a client that does not wait replaces nobody" {
 	if ! offers replace; then
 		refuses replace
@@ -216,6 +222,7 @@ line_up() {
 	is_free
 }
 
+# bats test_tags=own
 @test "locks of different names do not exclude each other, those of one name do, however odd it is" {
 	# The suites of the strategies table and shedlock test the names that their tables take.
 	offers names || { refuses names; return; }
@@ -272,7 +279,7 @@ line_up() {
 	is_free
 }
 
-# bats test_tags=program
+# bats test_tags=program,more
 @test "TERM at any instant leaves the lock free and no process" {
 	local n codes=' '
 	for n in {0..199}; do
@@ -336,7 +343,7 @@ line_up() {
 	nothing_left
 }
 
-# bats test_tags=program
+# bats test_tags=program,more
 @test "timeout -k over dlock: the tree dies, then the lock is free" {
 	start timeout -k 0.3 0.6 "$DLOCK" run -t 10s -k 5s "$LOCK" -- sh -c 'echo $$ >pid
 		trap "" TERM; sleep 300 & while :; do wait; done'
@@ -401,7 +408,7 @@ line_up() {
 	nothing_left
 }
 
-# bats test_tags=program
+# bats test_tags=program,more
 @test "a guard that was stopped is continued" {
 	hold -t 30s -- sleep 300
 	guard_of "$HOLDER"
@@ -412,7 +419,7 @@ line_up() {
 	nothing_left
 }
 
-# bats test_tags=program
+# bats test_tags=program,more
 @test "no minimum hold for a command that could not be executed" {
 	run --separate-stderr -127 "$DLOCK" run --min-hold 30s "$LOCK" -- ./none
 	run --separate-stderr -126 "$DLOCK" run --min-hold 30s "$LOCK" -- /
@@ -420,6 +427,7 @@ line_up() {
 	nothing_left
 }
 
+# bats test_tags=own
 @test "kill -9 of the keeper: without a lease the command runs on, else it is dead in time" {
 	hold -t 3s --
 	if [[ -n $LEASES ]]; then
@@ -459,6 +467,7 @@ line_up() {
 	nothing_left
 }
 
+# bats test_tags=own
 @test "kill -9 of a waiting dlock delays nobody and leaves nothing" {
 	hold --
 	wait_in_line 1 -- touch first
@@ -476,6 +485,7 @@ line_up() {
 	nothing_left
 }
 
+# bats test_tags=more
 @test "kill -9 of a waiter's keeper: it gets the lock or reports why not, and leaves nothing" {
 	hold --
 	wait_in_line 1 -- touch ran
@@ -503,7 +513,7 @@ line_up() {
 	nothing_left
 }
 
-# bats test_tags=program
+# bats test_tags=program,more
 @test "kill -9 of a waiter's guard: another one takes its place" {
 	hold --
 	wait_in_line 1 -- touch ran
@@ -556,6 +566,7 @@ line_up() {
 
 # ---- min-hold
 
+# bats test_tags=own
 @test "--min-hold keeps the lock after the command, and run returns at once" {
 	timed "$DLOCK" run --min-hold 3s "$LOCK" -- true
 	equal "$status" 0
@@ -613,7 +624,7 @@ kept() {
 	nothing_left
 }
 
-# bats test_tags=program
+# bats test_tags=program,more
 @test "--min-hold: what keeps the lock keeps no pipe of the caller's open, whatever its number" {
 	# `run` reads the output to its end, which comes when nobody has the pipe open.
 	timed bash -c 'exec 300>&1 && exec "$DLOCK" run --min-hold 4s "$LOCK" -- echo done'
@@ -623,7 +634,7 @@ kept() {
 	wait_until 8 is_free
 }
 
-# bats test_tags=program
+# bats test_tags=program,more
 @test "--min-hold that is over already keeps nothing" {
 	run -0 "$DLOCK" run --min-hold 10ms "$LOCK" -- sleep 0.05
 	is_free
@@ -641,6 +652,7 @@ work() {
 		exit "$(cat "$0")"' "$1"
 }
 
+# bats test_tags=own
 @test "--once-per: when the work has succeeded, those who wait or come later end, until its time is over" {
 	local first waiters=() errors=() done='done by [^ ]+ at [0-9:]{8} \(on '
 	export TZ=UTC0
@@ -735,6 +747,7 @@ work() {
 	nothing_left
 }
 
+# bats test_tags=own
 @test "a hold goes on for longer than its TTL" {
 	hold -t 3s --
 	holds_for 4500 is_held
@@ -749,6 +762,7 @@ fence() {
 	"$DLOCK" run -w 10s "$LOCK" -- sh -c 'echo "$DLOCK_FENCE"'
 }
 
+# bats test_tags=own
 @test "fences grow over releases, over crashes of holders and over lost data" {
 	local before after fence last
 	before=${EPOCHREALTIME/./}
@@ -790,6 +804,7 @@ fence() {
 	nothing_left
 }
 
+# bats test_tags=more
 @test "a lock inside itself: every mode in every mode" {
 	local held asked n
 	for held in '' -s '--slots 1' '--slots 3' '--slots 5'; do
@@ -870,6 +885,7 @@ release_refused() {
 	nothing_left
 }
 
+# bats test_tags=more
 @test "run with a token that does not hold starts nothing while somebody else holds the lock" {
 	local old
 	mapfile -d '' old < <("$DLOCK" run "$LOCK" -- env -0)
@@ -907,7 +923,6 @@ many_connect() {
 }
 
 # The next countdown, which kills processes, runs for every store.
-# bats test_tags=program
 @test "countdown: 101 processes at once print each number once and in order" {
 	local n all=()
 	many_connect
@@ -921,7 +936,7 @@ many_connect() {
 	nothing_left
 }
 
-# bats test_tags=crowd
+# bats test_tags=more
 @test "countdown: one process in ten is killed inside, and no number is skipped" {
 	local n all=()
 	many_connect
@@ -942,6 +957,7 @@ many_connect() {
 	nothing_left
 }
 
+# bats test_tags=own
 @test "two buyers of a stock of 5 leave 3 when both ask under the lock" {
 	echo 5 >stock
 	local buyer=()

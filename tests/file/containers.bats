@@ -77,6 +77,7 @@ held_in() {
 	equal "${lines[-1]}" "all done"
 }
 
+# bats test_tags=more
 @test "what a container's keeper holds is verified from outside, and the other way round" {
 	container one sh -c '"$DLOCK" acquire -t 60s "$LOCK" && exec sleep 300'
 	local token=$LINE
@@ -104,6 +105,7 @@ held_in() {
 	wait_until 5 has_line end 'ended 143'
 }
 
+# bats test_tags=more
 @test "acquire --pid in a container releases the lock when that process ends" {
 	container one sh -c 'sleep 300 &
 		"$DLOCK" acquire -t 20s --pid $! "$LOCK"
@@ -132,6 +134,7 @@ held_in() {
 	done
 }
 
+# bats test_tags=more
 @test "containers that disagree on the number of slots get an error" {
 	local other
 	for other in same other; do
@@ -143,6 +146,7 @@ held_in() {
 	done
 }
 
+# bats test_tags=more
 @test "a container shows and breaks the lock of another one, which ends its command" {
 	local mode
 	for mode in --no-renew -s '--slots 3'; do
@@ -180,6 +184,7 @@ held_in() {
 	run -0 in_container two flock -n "$LOCK_FILE" true
 }
 
+# bats test_tags=more
 @test "min-hold in a container keeps the lock, for as long as the container lives" {
 	container one sh -c '"$DLOCK" run --min-hold 60s -s "$LOCK" -- true; echo in; exec sleep 300'
 	run --separate-stderr -124 in_container one "$DLOCK" run -n --slots 2 "$LOCK" -- true
@@ -201,6 +206,7 @@ all_get_in() {
 	is_free
 }
 
+# bats test_tags=more
 @test "holds that a killed container left in the record stop nobody" {
 	local mode
 	for mode in -s '--slots 7' --no-renew; do
@@ -214,6 +220,7 @@ all_get_in() {
 }
 
 # [31]
+# bats test_tags=more
 @test "a hold in the record whose pid another process has now stops nobody" {
 	held_in gone -s
 	container_end "$CONTAINER"
@@ -266,6 +273,7 @@ section_end() {
 }
 
 # [28]
+# bats test_tags=more
 @test "the next holder need not wait until the processes of the one before have ended" {
 	local mode
 	"$DLOCK" run --slots 2 "$LOCK" -- true
@@ -279,6 +287,7 @@ sys.exit(subprocess.call(sys.argv[2:]))' "$LOCK_FILE" "$DLOCK" run $mode "$LOCK"
 }
 
 # [29]
+# bats test_tags=more
 @test "a process that only checks the lock is not shown as a holder" {
 	local mode
 	for mode in -n '-n -s' '-n --slots 2'; do

@@ -178,6 +178,7 @@ status_elsewhere() {
 	has_line "$LOCK_FILE" "$FENCE"
 }
 
+# bats test_tags=more
 @test "the next fence is higher than one from the future" {
 	hold --
 	local future=$((FENCE + 3600 * 1000000))
@@ -243,6 +244,7 @@ is_dlock() {
 }
 
 # [28]
+# bats test_tags=more
 @test "where the kernel refuses to watch files, a waiter for a slot sleeps, and gets the slot" {
 	hold --slots 1 --
 	start "$TOOLS/refuse" EPERM inotify_init1 "$DLOCK" run --slots 1 "$LOCK" -- true
@@ -255,6 +257,7 @@ is_dlock() {
 }
 
 # [27]
+# bats test_tags=more
 @test "a waiter does not lock a file that was removed while it waited" {
 	hold --
 	start "$DLOCK" run "$LOCK" -- touch ran
@@ -316,6 +319,7 @@ is_dlock() {
 }
 
 # [31]
+# bats test_tags=more
 @test "break keeps the owner and the mode of the lock file" {
 	need_root
 	local mode owner
@@ -463,6 +467,7 @@ $LOCK.lock"
 	one_line 'directory /run/dlock: .*-b file:///'
 }
 
+# bats test_tags=more
 @test "where /run cannot be written, root locks and looks in /tmp/dlock-0" {
 	need_root
 	local make
@@ -494,6 +499,7 @@ nested_as_another='
 	mkdir -m 1777 /tmp/seen
 	dlock run "$LOCK" -- $as sh -c "$1"'
 
+# bats test_tags=more
 @test "a run under su has another default directory: it names both, and starts nothing" {
 	need_root
 	local outer inner command
@@ -550,6 +556,7 @@ nested_as_another='
 	one_line "$LOCKS"
 }
 
+# bats test_tags=more
 @test "on a file system without free inodes the lock is refused" {
 	need_root
 	run --separate-stderr -122 unshare -m sh -c 'mount -t tmpfs -o nr_inodes=1 none "$0" &&

@@ -56,6 +56,7 @@ finding() {
 	equal "$(jq -r .verdict <<<"$output")" error
 }
 
+# bats test_tags=more
 @test "check: full disk, read-only file system" {
 	need_root
 	run -122 unshare -m sh -c 'mount -t tmpfs -o size=128k none "$0" && cd "$0" || exit 99
@@ -82,6 +83,7 @@ finding() {
 	equal "$(ls -A new)" dlock-check.lock
 }
 
+# bats test_tags=more
 @test "setup does not call a directory ready that this user cannot lock in" {
 	strangers
 	mkdir -m 0700 theirs
@@ -112,6 +114,7 @@ said_twice() {
 	(($(grep -c 'no locks are held' "$1") == 2))
 }
 
+# bats test_tags=more
 @test "status --watch into a pipe prints only changes" {
 	start "$DLOCK" status --watch
 	local err=$ERR out=$OUT
@@ -151,6 +154,7 @@ said_twice() {
 	equal "$stderr" ""
 }
 
+# bats test_tags=more
 @test "status: a lock that cannot be read is reported, and the others are shown" {
 	local form
 	hold --
@@ -183,6 +187,7 @@ said_twice() {
 	wait_until 8 no_strays
 }
 
+# bats test_tags=more
 @test "a client that was stopped as it took the lock does not run its command after a break" {
 	"$DLOCK" run "$LOCK" -- true
 	LD_PRELOAD=$BUILD/tests/preload/stop_in_write.so start "$DLOCK" run "$LOCK" -- touch ran
@@ -212,6 +217,7 @@ said_twice() {
 }
 
 # [31]
+# bats test_tags=more
 @test "break ends the process that keeps the lock for --min-hold, at once; another SIGURG does not" {
 	local mode
 	for mode in --wait=0 --shared; do

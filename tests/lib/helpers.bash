@@ -43,9 +43,9 @@ source "$TOP/tests/lib/services/redis.bash"
 # shellcheck source=tests/lib/services/zookeeper.bash
 source "$TOP/tests/lib/services/zookeeper.bash"
 
-# long_or LONG SHORT: prints the first one where all long tests run, as in .ci/run, else the second
+# long_or LONG SHORT: prints the first one outside of the core of the tests (PART in tests/check), else the second
 long_or() {
-	[[ -n ${LONG-} ]] && echo "$1" || echo "$2"
+	[[ ${PART:-core} != core ]] && echo "$1" || echo "$2"
 }
 
 # untraced: bats notes before each command of bash where the test is, so as to tell where it failed.

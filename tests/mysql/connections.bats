@@ -41,6 +41,7 @@ load strategies
 
 # ---- what servers answer
 
+# bats test_tags=more
 @test "1205: a row that somebody else keeps locked is waited for, within the limit" {
 	for strategy in lease insert shedlock; do
 		on "$strategy"
@@ -63,6 +64,7 @@ load strategies
 	done
 }
 
+# bats test_tags=more
 @test "1213: a deadlock is a reason to try again" {
 	for strategy in lease insert shedlock; do
 		on "$strategy"
@@ -135,6 +137,7 @@ refused_1040() {
 	done
 }
 
+# bats test_tags=more
 @test "all connections are cut while the lock is held: sessions have lost it, rows go on" {
 	via_proxy
 	for strategy in "${ALL[@]}"; do
@@ -240,6 +243,7 @@ after_it() {
 	done
 }
 
+# bats test_tags=more
 @test "a client that waits for the end of a lost hold is killed or cut: the next one waits as well" {
 	local second
 	via_proxy
@@ -289,6 +293,7 @@ all_killed() {
 	KILLED=$NOW
 }
 
+# bats test_tags=more
 @test "all processes of a holder are killed: the next one starts when its lease is over" {
 	for strategy in "${SESSIONS[@]}"; do
 		on "$strategy"
@@ -302,6 +307,7 @@ all_killed() {
 	done
 }
 
+# bats test_tags=more
 @test "a client that waits for the end of a lost hold is shown, gives up in time, can be interrupted" {
 	need jq
 	for strategy in "${SESSIONS[@]}"; do
@@ -347,6 +353,7 @@ all_killed() {
 	done
 }
 
+# bats test_tags=more
 @test "server frozen beyond the lease, --on-lost warn: the keeper sleeps when the answer comes" {
 	local strategy
 	private_mysql

@@ -35,33 +35,38 @@ countdown() {
 	is_free
 }
 
+# bats test_tags=more
 @test "countdown in a row: lease" {
 	countdown strategy=lease
 }
 
+# bats test_tags=more
 @test "countdown in a row: insert" {
 	countdown strategy=insert
 }
 
+# bats test_tags=more
 @test "countdown in a row: row" {
 	countdown strategy=row
 }
 
 # For these two, as for row, a door stands before the entries.
-# bats test_tags=long
+# bats test_tags=more
 @test "countdown in a row: advisory" {
 	countdown strategy=advisory
 }
 
-# bats test_tags=long
+# bats test_tags=more
 @test "countdown in a row: table" {
 	countdown strategy=table
 }
 
+# bats test_tags=more
 @test "countdown in a row: shedlock" {
 	countdown dialect=shedlock
 }
 
+# bats test_tags=more
 @test "a deadlock shows in the number that the countdowns look at" {
 	private_mysql
 	pmy "CREATE TABLE t (id INT PRIMARY KEY); INSERT INTO t VALUES (1), (2)"

@@ -36,6 +36,7 @@ load strategies
 	done
 }
 
+# bats test_tags=more
 @test "an entry that others keep locked for a while: the command runs on, and its end grows later" {
 	local stranger before
 	for strategy in "${SESSIONS[@]}"; do
@@ -60,6 +61,7 @@ entry_end() {
 	at_server "SELECT expires FROM dlock_entries WHERE name = '$LOCK'"
 }
 
+# bats test_tags=more
 @test "read-only, and an account that may still write: nobody takes or extends a lock" {
 	local uri token before after
 	private_mysql
@@ -133,6 +135,7 @@ dead_before() {
 	((sign + wall - boot <= $1 + 10)) || fail "$STRATEGY: lived until $((sign + wall - boot)), not $1"
 }
 
+# bats test_tags=more
 @test "a primary becomes read-only behind a balancer: a holder goes on with the next one" {
 	local first second account
 	private_mysql
@@ -270,6 +273,7 @@ start_waiter() {
 		AND INFO LIKE CONCAT('%/* dl', 'ock %')")
 }
 
+# bats test_tags=more
 @test "a waiter gives up when the balancer leads elsewhere: it kills no connection of a stranger there" {
 	local waiter number
 	two_servers

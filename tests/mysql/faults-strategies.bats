@@ -40,6 +40,7 @@ load strategies
 	done
 }
 
+# bats test_tags=more
 @test "kill -9 of keeper, dlock and guard, all at once: the command is dead before the lock is free" {
 	for strategy in "${SESSIONS[@]}"; do
 		on "$strategy"
@@ -64,6 +65,7 @@ load strategies
 	done
 }
 
+# bats test_tags=more
 @test "dlock stopped, guard stopped: the lock stays held, or the command is dead in time" {
 	for strategy in "${SESSIONS[@]}"; do
 		for role in HOLDER GUARD; do
@@ -85,6 +87,7 @@ load strategies
 
 # ---- waiters
 
+# bats test_tags=more
 @test "a waiter that hangs when its turn comes delays the next one by less than 6 s" {
 	for strategy in "${SESSIONS[@]}"; do
 		on "$strategy"
@@ -117,6 +120,7 @@ load strategies
 	done
 }
 
+# bats test_tags=more
 @test "a waiter waits through a restart of the server" {
 	private_mysql
 	for strategy in "${SESSIONS[@]}"; do
@@ -146,6 +150,7 @@ load strategies
 	done
 }
 
+# bats test_tags=more
 @test "KILL QUERY and an idle server's wait_timeout take no lock away" {
 	my "SET GLOBAL wait_timeout = 1, GLOBAL idle_transaction_timeout = 1"
 	for strategy in "${ALL[@]}"; do
@@ -198,6 +203,7 @@ interrupts_end() {
 	join "$INTERRUPTER"
 }
 
+# bats test_tags=more
 @test "KILL QUERY at any moment: never two are inside, and no lock is left" {
 	local n
 	for strategy in lease "${SESSIONS[@]}"; do
@@ -236,7 +242,7 @@ hundred_interrupted() {
 	(($(my 'SELECT COUNT(*) FROM interrupted') >= 100))
 }
 
-# bats test_tags=long
+# bats test_tags=more
 @test "KILL QUERY as a connection begins: what follows has its settings" {
 	for strategy in lease row; do
 		on "$strategy"
@@ -251,6 +257,7 @@ hundred_interrupted() {
 	done
 }
 
+# bats test_tags=more
 @test "server frozen: the command is dead in time, and nobody was let in before" {
 	private_mysql
 	for strategy in "${ALL[@]}"; do
@@ -265,6 +272,7 @@ hundred_interrupted() {
 	done
 }
 
+# bats test_tags=more
 @test "server frozen for a moment: the command runs on" {
 	private_mysql
 	for strategy in "${ALL[@]}"; do
@@ -281,6 +289,7 @@ hundred_interrupted() {
 	done
 }
 
+# bats test_tags=more
 @test "server restarted: sessions have lost the lock and report it, rows have not" {
 	private_mysql
 	for strategy in "${ALL[@]}"; do

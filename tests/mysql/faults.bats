@@ -40,6 +40,7 @@ dead_in_time() {
 	DLOCK_BACKEND=$P_URI wait_until 3 is_free
 }
 
+# bats test_tags=more
 @test "server gone: the tree is dead before the lease ends" {
 	private_mysql
 	SERVER=$P_DIR
@@ -85,6 +86,7 @@ later_than() {
 	((VALUE > $1))
 }
 
+# bats test_tags=more
 @test "connection killed by the server, again and again: the lease stands" {
 	hold -t 3s --
 	local n
@@ -97,6 +99,7 @@ later_than() {
 	wait_until 2 only_fences
 }
 
+# bats test_tags=more
 @test "connection killed while holding: the next waiter is still woken" {
 	hold --
 	wait_in_line 1 -- touch ran
@@ -119,6 +122,7 @@ later_than() {
 	wait_until 3 is_free
 }
 
+# bats test_tags=more
 @test "keeper killed: the tree is dead before the lease ends" {
 	witness -t 2s
 	keeper_of "$HOLDER"
@@ -145,6 +149,7 @@ later_than() {
 	equal "$VALUE" 0
 }
 
+# bats test_tags=more
 @test "a lease that has ended is not renewed, so that its holder sees the loss" {
 	local token
 	token=$("$DLOCK" acquire -t 1s "$LOCK")
@@ -182,6 +187,7 @@ only_expired() {
 	matches "$codes" ' 0 '
 }
 
+# bats test_tags=more
 @test "reply to the commit of a slot lost: one slot is taken, not two" {
 	via_proxy
 	"$DLOCK" setup
@@ -205,6 +211,7 @@ only_expired_holders() {
 	[[ $(entries lease "fence > 0 AND expires > $UTC_US") == 0 ]]
 }
 
+# bats test_tags=more
 @test "reply to a client that enters the queue lost: it has one place, and holds in its turn" {
 	via_proxy
 	"$DLOCK" setup
@@ -259,6 +266,7 @@ places() {
 	dead_in_time
 }
 
+# bats test_tags=more
 @test "reply to a nested acquire lost: it is asked again, or the command reports it" {
 	via_proxy
 	local n token
@@ -281,6 +289,7 @@ places() {
 	wait_until 3 is_free
 }
 
+# bats test_tags=more
 @test "network slow: the lock is held, renewed and released" {
 	via_proxy
 	proxy hold 100
@@ -364,6 +373,7 @@ kill_one_waiter() {
 	wait_until 2 only_fences
 }
 
+# bats test_tags=more
 @test "a row that another session has locked for longer than one try waits: a release frees the lock" {
 	local other options
 	"$DLOCK" run "$LOCK" -- true
@@ -471,6 +481,7 @@ kill_one_waiter() {
 	not grep -q socket <<<"$output"
 }
 
+# bats test_tags=more
 @test "what is stored of the holder names it, and no argument" {
 	hold -- sh -c 'exec sleep 300' Sesame8
 	lock_field owner

@@ -67,10 +67,12 @@ crowd() {
 	diff <(seq 59 -1 0) log
 }
 
+# bats test_tags=more
 @test "insert: countdown on different nodes" {
 	crowd strategy=insert "$NODE_1" "$NODE_2" "$NODE_3"
 }
 
+# bats test_tags=more
 @test "shedlock: countdown on different nodes" {
 	crowd dialect=shedlock "$NODE_1" "$NODE_2" "$NODE_3"
 }
@@ -108,6 +110,7 @@ refused_at_commit() {
 	matches "$codes" '^(0 124|124 0)$' "$1: $(<"$one_err") $(<"$two_err")"
 }
 
+# bats test_tags=more
 @test "a transaction that Galera refuses at its commit means that the lock is busy" {
 	local before strategy n
 	for strategy in strategy=lease strategy=insert dialect=shedlock; do
@@ -120,6 +123,7 @@ refused_at_commit() {
 	done
 }
 
+# bats test_tags=more
 @test "two at once on different nodes are never inside together" {
 	local strategy n
 	for strategy in strategy=lease strategy=insert dialect=shedlock; do
@@ -136,6 +140,7 @@ refused_at_commit() {
 	done
 }
 
+# bats test_tags=more
 @test "fences grow across nodes" {
 	local strategy last fence n
 	for strategy in strategy=lease strategy=insert dialect=shedlock; do
@@ -149,6 +154,7 @@ refused_at_commit() {
 	done
 }
 
+# bats test_tags=more
 @test "row and table: a lock that is held on one node is held on all" {
 	local strategy
 	node 1 "CREATE TABLE \`$LOCK\` (id INT PRIMARY KEY)"
@@ -161,6 +167,7 @@ refused_at_commit() {
 	[[ ! -e ran ]]
 }
 
+# bats test_tags=more
 @test "a node that freezes: its holder's command is dead in time, and the lease stands on the others" {
 	hold -b "$NODE_3" -t 4s --
 	kill -STOP "$(<"$GALERA_DIR/3/pid")"
@@ -175,6 +182,7 @@ refused_at_commit() {
 	wait_until 40 runs_on "$NODE_3"
 }
 
+# bats test_tags=more
 @test "a node that answers and refuses, behind a balancer: a holder goes on with another node" {
 	local strategy
 	balance "$(<"$GALERA_DIR/3/port")"
@@ -190,6 +198,7 @@ refused_at_commit() {
 	done
 }
 
+# bats test_tags=more
 @test "a node without the others refuses: no quorum, no lock" {
 	wait_until 20 runs_on "$NODE_1"
 	hold -b "$NODE_1" -t 3s --

@@ -49,6 +49,7 @@ waiters() {
 	done
 }
 
+# bats test_tags=more
 @test "a release that a conflict interrupts is carried out" {
 	hold -b "$N1" --
 	mysql_at "$GALERA_DIR/1" "
@@ -103,6 +104,7 @@ waiters() {
 	wait_until 2 only_fences
 }
 
+# bats test_tags=more
 @test "a dead and a hung waiter delay the next by 5 s at most" {
 	hold --
 	wait_in_line 1 -- true
@@ -136,6 +138,7 @@ countdown_on() {
 	diff <(seq 39 -1 0) log
 }
 
+# bats test_tags=more
 @test "countdown of 40 processes on one node" {
 	countdown_on "$N1"
 }
@@ -144,6 +147,7 @@ countdown_on() {
 	countdown_on "$N1" "$N2" "$N3"
 }
 
+# bats test_tags=more
 @test "of three slots, taken on three nodes at once, no more than three are held" {
 	local n all=() nodes=("$N1" "$N2" "$N3")
 	mkdir slots

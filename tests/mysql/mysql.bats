@@ -59,6 +59,7 @@ has_waiter() {
 
 # ---- statements
 
+# bats test_tags=more
 @test "every statement goes through a key: EXPLAIN shows no full scan" {
 	need jq
 	private_mysql --general-log --log-output=TABLE
@@ -172,6 +173,7 @@ has_waiter() {
 
 # ---- durations
 
+# bats test_tags=more
 @test "the longest of durations: the lock is held, and by nobody else" {
 	need jq
 	local years=315360000 strategy least
@@ -342,6 +344,7 @@ at_door() {
 	[[ ! -e ran ]]
 }
 
+# bats test_tags=more
 @test "table takes names with all kinds of characters, and refuses a missing table, a view, a long name" {
 	local name names=("it's" '"quoted"' 'back`tick' '%s%n' 'dot.ted' 'a b' 'ünï' '{name}' '*')
 	with strategy=table
@@ -398,6 +401,7 @@ while True:
 	one_line '31m.*dlock: forged'
 }
 
+# bats test_tags=more
 @test "a database may have all kinds of characters in its name" {
 	local name='od`d "name" %20 it'\''s ü'
 	my "CREATE DATABASE \`${name//\`/\`\`}\`; GRANT ALL ON \`${name//\`/\`\`}\`.* TO $MYSQL_USER@'127.0.0.1'"
@@ -441,6 +445,7 @@ while True:
 	[[ $stderr != *wr0ng* ]]
 }
 
+# bats test_tags=more
 @test "an option file that asks for reconnects: a connection that is gone is not replaced silently" {
 	export HOME=$T
 	install -m 600 /dev/null .my.cnf

@@ -29,6 +29,7 @@ load lease
 	took "$MS" 390 3500
 }
 
+# bats test_tags=more
 @test "error: a server that hangs after the connection, within timeout" {
 	private_mysql
 	via_proxy "$P_PORT"
@@ -118,6 +119,7 @@ load lease
 	done
 }
 
+# bats test_tags=more
 @test "server unreachable: every command reports it in one line, with 122" {
 	local args
 	for args in "acquire $LOCK" "acquire --pid $$ $LOCK" "acquire -n $LOCK" \
@@ -216,6 +218,7 @@ tls_mysql() {
 	has_line found '^warning +transport .*not checked'
 }
 
+# bats test_tags=more
 @test "TLS: waiting, renewing, frozen servers" {
 	certificates 127.0.0.2
 	tls_mysql --require-secure-transport=1
@@ -248,6 +251,7 @@ tls_mysql() {
 
 # ---- names
 
+# bats test_tags=more
 @test "names are compared byte by byte" {
 	# Bash cuts the long names after a whole character.
 	local name held=() long LC_ALL=C.UTF-8
@@ -268,6 +272,7 @@ tls_mysql() {
 	equal "$(ask "SELECT COUNT(*) FROM dlock_names WHERE name = 'job '")" 1
 }
 
+# bats test_tags=more
 @test "a database and a user may have odd names" {
 	private_mysql
 	SERVER=$P_DIR
@@ -323,6 +328,7 @@ tls_mysql() {
 	not has_line found '^error'
 }
 
+# bats test_tags=more
 @test "tables are made on first use where the account may, and where it may not the error says so" {
 	private_mysql
 	SERVER=$P_DIR
@@ -469,6 +475,7 @@ left() {
 		FROM $1 WHERE name = '$LOCK'"
 }
 
+# bats test_tags=more
 @test "a hold whose row has no TTL is never renewed to less than is left, also by a nested acquire" {
 	local token strategy table
 	for strategy in lease insert; do

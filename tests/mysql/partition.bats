@@ -16,6 +16,7 @@ teardown_file() {
 	:
 }
 
+# bats test_tags=more
 @test "a node is cut off with the holders: they are dead before the majority lets others in" {
 	local n uris=()
 	network_hosts 3

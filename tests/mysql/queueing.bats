@@ -78,6 +78,7 @@ replacing() {
 	wait_until 5 has_line order replacing
 }
 
+# bats test_tags=more
 @test "--replace-waiters: reply lost as the newer waiter arrives: it replaces the older one, and stays" {
 	via_proxy
 	"$DLOCK" setup
@@ -98,6 +99,7 @@ replacing() {
 	ran new
 }
 
+# bats test_tags=more
 @test "--replace-waiters: a waiter that comes back after the newer one has run does not run" {
 	via_proxy
 	hold --
@@ -122,6 +124,7 @@ replacing() {
 	"$DLOCK" run --replace-waiters "$LOCK" -- true
 }
 
+# bats test_tags=more
 @test "--replace-waiters: a waiter that was stopped is replaced when it goes on" {
 	hold --
 	replacing
@@ -142,6 +145,7 @@ replacing() {
 	wait_until 2 only_fences
 }
 
+# bats test_tags=more
 @test "--replace-waiters: a waiter gets the lock as newer ones arrive: one runs at a time" {
 	local round pids pid n
 	for round in {1..5}; do

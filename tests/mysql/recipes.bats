@@ -54,6 +54,7 @@ stock() {
 	my 'SELECT stock FROM shop.articles WHERE id = 7'
 }
 
+# bats test_tags=more
 @test "without the lock the recipe sells one twice" {
 	recipe strategy=lease
 	rm bin/dlock
@@ -63,6 +64,7 @@ stock() {
 	equal "$(stock)" 4
 }
 
+# bats test_tags=more
 @test "two buyers of a stock of 5 leave 3, on every strategy" {
 	local strategy
 	my 'CREATE TABLE shop.`stock-7` (id INT PRIMARY KEY)'
@@ -75,6 +77,7 @@ stock() {
 	done
 }
 
+# bats test_tags=more
 @test "the last piece of the stock is sold once" {
 	recipe strategy=lease
 	my 'UPDATE shop.articles SET stock = 1'

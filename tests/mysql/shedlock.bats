@@ -75,6 +75,7 @@ until_ms() {
 	equal "$(my "SELECT COUNT(*) FROM shedlock WHERE name = '$LOCK'")" 1
 }
 
+# bats test_tags=more
 @test "Java's lockAtMostFor: dlock gets in when it is over, and not before" {
 	java_lock 1500
 	timed "$DLOCK" run -w 10s "$LOCK" -- true
@@ -107,6 +108,7 @@ until_ms() {
 	wait_until 4 java_lock 60000
 }
 
+# bats test_tags=more
 @test "a holder that died: Java gets in when its lease is over" {
 	hold -t 1500ms --
 	local family
@@ -157,6 +159,7 @@ until_ms() {
 	diff <(seq 20 -1 0) log
 }
 
+# bats test_tags=more
 @test "fences are the time of locked_at, and grow over Java's holds and within a millisecond" {
 	local last=0 fence n
 	for n in {1..12}; do
@@ -221,6 +224,7 @@ until_ms() {
 	[[ ! -e ran ]]
 }
 
+# bats test_tags=more
 @test "check warns of a time zone with daylight saving time, in which an hour a year has no locks" {
 	clocked "$MYSQLD"
 	MYSQLD=$T/clocked TZ=GMT0BST,M3.5.0/1,M10.5.0 private_mysql
@@ -241,6 +245,7 @@ until_ms() {
 	[[ $output != *daylight* ]]
 }
 
+# bats test_tags=more
 @test "with a server in another time zone, dlock and Java's sessions in it share one lock" {
 	local zone
 	private_mysql --default-time-zone=+05:30
@@ -279,6 +284,7 @@ until_ms() {
 	run --separate-stderr -125 "$DLOCK" run -b "$P_URI?dialect=shedlock&time-zone='x" "$LOCK" -- true
 }
 
+# bats test_tags=more
 @test "a name that the table cannot store is refused" {
 	private_mysql
 	pmy "CREATE TABLE shedlock (name VARCHAR(64) CHARACTER SET latin1 NOT NULL PRIMARY KEY,
@@ -291,6 +297,7 @@ until_ms() {
 	[[ ! -e ran ]]
 }
 
+# bats test_tags=more
 @test "a hold whose row has no TTL is renewed by the default, and never to less than is left" {
 	local token
 	# Prints the seconds until the hold ends.
@@ -313,6 +320,7 @@ until_ms() {
 	"$DLOCK" release "$LOCK" "$token"
 }
 
+# bats test_tags=more
 @test "a holder that fills its column leaves room for a longer TTL" {
 	local long
 	long=$T/$(printf 'é%.0s' {1..60})

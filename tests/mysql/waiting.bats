@@ -41,6 +41,7 @@ load lease
 	took $((NOW - start)) 0 2000
 }
 
+# bats test_tags=more
 @test "a waiter whose entry was removed while its connection was broken is in the queue again" {
 	local option first second
 	via_proxy
@@ -65,6 +66,7 @@ load lease
 	done
 }
 
+# bats test_tags=more
 @test "waiters' connections killed by the server: all keep their places" {
 	hold --
 	local n waiter=()
@@ -84,6 +86,7 @@ load lease
 	wait_until 2 only_fences
 }
 
+# bats test_tags=more
 @test "a waiter's statement killed by the server: it waits on, and gets the lock" {
 	hold --
 	wait_in_line 1 -- touch ran
@@ -105,6 +108,7 @@ load lease
 # Oracle's server interrupts a connection, and MariaDB one statement. So there a waiter that is awake
 # waits for those who want to interrupt it, with a statement alone in its packet. On both, no waiter is
 # interrupted while another client is at that.
+# bats test_tags=more
 @test "a late interrupt ends no request of a waiter but its sleep" {
 	hold --
 	wait_in_line 1 -- true
@@ -167,6 +171,7 @@ end_sql() {
 	rm "$T/sql" "$T/sql.out"
 }
 
+# bats test_tags=more
 @test "requests of others that take long are not a server that hangs" {
 	local strategy
 	for strategy in lease insert row advisory; do
@@ -221,6 +226,7 @@ end_sql() {
 	wait_until 2 only_fences
 }
 
+# bats test_tags=more
 @test "tables lost while waiting: every waiter gets the lock" {
 	private_mysql
 	SERVER=$P_DIR DLOCK_BACKEND=$P_URI
@@ -277,6 +283,7 @@ end_sql() {
 	join "$next" 3
 }
 
+# bats test_tags=more
 @test "the wait limit holds while the server cannot be reached" {
 	tool listener
 	timed "$DLOCK" run -w 500ms -b "mysql://u:p@127.0.0.1:$TOOL_PORT/db" "$LOCK" -- true
@@ -367,6 +374,7 @@ end_sql() {
 	wait_until 2 asleep 0
 }
 
+# bats test_tags=more
 @test "ten locks that are released at the same moment: each waiter gets its lock without a delay" {
 	local round n start waiter
 	for round in 1 2 3; do
@@ -423,6 +431,7 @@ hung_waiter() {
 	hung_waiter all 2000
 }
 
+# bats test_tags=more
 @test "a waiter that gives up while it watches one that hangs: the next one watches" {
 	local stopped watcher next start
 	hold --
@@ -451,10 +460,12 @@ hung_waiter() {
 	wait_until 2 only_fences
 }
 
+# bats test_tags=more
 @test "a waiter whose supervisor alone hangs delays the next by 5 s at most" {
 	hung_waiter one 6000
 }
 
+# bats test_tags=more
 @test "a hung waiter that goes on after the next one has passed it is at the end of the queue" {
 	hold --
 	wait_in_line 1 -- sh -c 'echo hung >>order'
@@ -480,6 +491,7 @@ hung_waiter() {
 	wait_until 2 only_fences
 }
 
+# bats test_tags=more
 @test "a hung waiter that dies just before it is passed over: the next one gets the lock" {
 	hold --
 	wait_in_line 1 -- touch hung
@@ -500,6 +512,7 @@ hung_waiter() {
 	wait_until 2 only_fences
 }
 
+# bats test_tags=more
 @test "a hung waiter, and a row that another session has locked: a newcomer waits, and gets a slot" {
 	hold --slots 1 --
 	wait_in_line 1 --slots 1 -- true
@@ -531,6 +544,7 @@ hang_first() {
 	release
 }
 
+# bats test_tags=more
 @test "a hung waiter alone in the queue: a client that does not wait gets the lock when it is taken for dead" {
 	local hung
 	hang_first
@@ -540,6 +554,7 @@ hang_first() {
 	equal "$status" 0
 }
 
+# bats test_tags=more
 @test "a hung waiter, and a slow network: a client that does not wait ends soon" {
 	local hung
 	hang_first
@@ -606,6 +621,7 @@ hang_first() {
 	took $((NOW - start)) 500 6000
 }
 
+# bats test_tags=more
 @test "a waiter for a slot is woken, and its answers stay whole" {
 	local n round pids busy=()
 	# On a busy machine the server is late, and wakes waiters at the wrong moments.
@@ -632,6 +648,7 @@ sent() {
 	grep -Ec 'SELECT|DELETE|KILL|ROLLBACK' "$T/requests"
 }
 
+# bats test_tags=more
 @test "a waiter costs one request in 5 s at most" {
 	private_mysql
 	via_proxy "$P_PORT"
@@ -650,6 +667,7 @@ sent() {
 	"$DLOCK" release "$LOCK" "$(<token)"
 }
 
+# bats test_tags=more
 @test "100 clients enter the queue at once, and each has a place of its own" {
 	private_mysql
 	SERVER=$P_DIR DLOCK_BACKEND=$P_URI
@@ -700,6 +718,7 @@ sent() {
 	equal $(($(sent) - before)) 5 'requests of two runs, and of one that was refused'
 }
 
+# bats test_tags=more
 @test "100 clients at once cause no deadlock" {
 	private_mysql
 	SERVER=$P_DIR DLOCK_BACKEND=$P_URI
@@ -719,6 +738,7 @@ sent() {
 	wait_until 2 only_fences
 }
 
+# bats test_tags=more
 @test "100 clients at once in three slots, or shared and exclusive: all get the lock" {
 	private_mysql
 	SERVER=$P_DIR DLOCK_BACKEND=$P_URI
@@ -751,6 +771,7 @@ sent() {
 	gone_while_waiting "mysql 127\.0\.0\.1:$P_PORT/$MYSQL_DATABASE" mysql_stop "$P_DIR"
 }
 
+# bats test_tags=more
 @test "a server that hangs while dlock sleeps in a statement: the waiter notices and reports it" {
 	local strategy pids=() errs=() i
 	private_mysql

@@ -94,6 +94,7 @@ names_of_all() {
 }
 
 # [11]
+# bats test_tags=more
 @test "names with braces are taken where all their keys have one slot, and refused where they have not" {
 	local name
 	for name in 'a{b}c' 'a{b' '{a}'; do
@@ -113,6 +114,7 @@ names_of_all() {
 }
 
 # [19]
+# bats test_tags=more
 @test "nodes that send dlock to each other in a circle: 122 in time, and no advice that is followed already" {
 	local first
 	free_port
@@ -165,6 +167,7 @@ as_java() {
 	as_java sharded shardnumsub
 }
 
+# bats test_tags=more
 @test "Redisson with a cluster: the permissions in the manual are enough" {
 	local n words
 	has_shards
@@ -186,10 +189,12 @@ as_java() {
 	done
 }
 
+# bats test_tags=more
 @test "Redisson with a cluster of an older Redis: messages without shards wake dlock, and Java" {
 	as_java '' numsub
 }
 
+# bats test_tags=more
 @test "slot moves under waiters for a lock of Redisson: they listen and get it at the new node" {
 	local n pids=()
 	node_of "$LOCK"
@@ -257,6 +262,7 @@ says_state() {
 }
 
 # [9]
+# bats test_tags=more
 @test "waiters are woken in order" {
 	local n
 	hold -t 10s --
@@ -282,6 +288,7 @@ says_state() {
 	"$DLOCK" run "$LOCK" -- true
 }
 
+# bats test_tags=more
 @test "slot moves under waiters: they get the lock, one after the other" {
 	local n pids=()
 	hold -t 10s --
@@ -300,6 +307,7 @@ says_state() {
 	equal "$(sort ran | tr '\n' ' ')" "1 2 3 "
 }
 
+# bats test_tags=more
 @test "slot moves back and forth while five contend: each gets the lock, and never two at once" {
 	local n swap from=$NODE to=$OTHER end pids=()
 	for n in 1 2 3 4 5; do
@@ -323,6 +331,7 @@ says_state() {
 }
 
 # [1], [19]
+# bats test_tags=more
 @test "slot on its way: dlock asks for a lock where it has moved, and frees it there" {
 	local token waiter
 	token=$("$DLOCK" acquire -t 20s "$LOCK")
@@ -340,6 +349,7 @@ says_state() {
 	equal "$status" 0
 }
 
+# bats test_tags=more
 @test "slot on its way: a lock that is new waits for the end, or gives up" {
 	"$DLOCK" run "$LOCK" -- true
 	begin_move "$NODE" "$OTHER"
@@ -359,6 +369,7 @@ wait_in_line_of_node() {
 	wait_until 5 answers 1 "${NODE_PORTS[NODE]}" zcard "{$KEY}:queue"
 }
 
+# bats test_tags=more
 @test "slot on its way for longer than the lease: the command is dead in time" {
 	hold -t 1500ms -k 300ms -- "$TOOLS/witness" -i -l log
 	begin_move "$NODE" "$OTHER"
@@ -406,6 +417,7 @@ renewed_at() {
 	((ttl > 7000)) && [[ $(on_node "$1" get "$KEY") == "$TOKEN" ]]
 }
 
+# bats test_tags=more
 @test "master frozen: a lock that its replica does not have is lost, and the command is dead in time" {
 	find_replica
 	choose_lock

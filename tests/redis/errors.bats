@@ -102,6 +102,7 @@ floods() {
 # On a busy machine the time is up before the bound is reached.
 TOO_LARGE='sends a reply that is too large|no answer'
 
+# bats test_tags=more
 @test "error: a reply that never ends is not read for longer than timeout, nor kept" {
 	measured
 	tool listener '+' "$(head -c 1000 /dev/zero | tr '\0' A)" 0
@@ -116,6 +117,7 @@ TOO_LARGE='sends a reply that is too large|no answer'
 	floods "$TOO_LARGE"
 }
 
+# bats test_tags=more
 @test "error: a server that sends a byte now and then does not move the end of timeout" {
 	measured
 	tool listener '+' A 30
@@ -145,6 +147,7 @@ TOO_LARGE='sends a reply that is too large|no answer'
 	floods "$TOO_LARGE" "rediss://127.0.0.1:$PORT?insecure=yes"
 }
 
+# bats test_tags=more
 @test "error: messages that never end do not keep a waiter from its timeout" {
 	measured
 	tool listener '' $'*5\r\n:0\r\n:100000\r\n:0\r\n$1\r\n0\r\n:0\r\n' 0
@@ -161,6 +164,7 @@ TOO_LARGE='sends a reply that is too large|no answer'
 	is_small
 }
 
+# bats test_tags=more
 @test "error: a fence that no later one could exceed is refused by name" {
 	local fence
 	private_redis
@@ -177,6 +181,7 @@ TOO_LARGE='sends a reply that is too large|no answer'
 	refused 'which no clock gives' "$P_URI"
 }
 
+# bats test_tags=more
 @test "error: impossible ages and leases are shown as possible times" {
 	tool listener -a $'*3\r\n$1\r\n0\r\n*2\r\n*7\r\n$0\r\n\r\n:0\r\n$1\r\nx\r\n:9223372036854775807\r\n$0\r\n\r\n$1\r\n5\r\n:9223372036854775807\r\n*7\r\n$0\r\n\r\n:0\r\n$1\r\nx\r\n:-9223372036854775808\r\n$0\r\n\r\n$1\r\n5\r\n:-9223372036854775808\r\n*0\r\n'
 	run --separate-stderr -1 "$DLOCK" status --json -b "redis://127.0.0.1:$TOOL_PORT" "$LOCK"
@@ -221,11 +226,13 @@ said() {
 	jq -e '.message | test("ERR no such thing \u001b]0;x\u0007.*\u009b31m \u007f \ufffd"; "s")' <<<"$stderr"
 }
 
+# bats test_tags=more
 @test "the type of a key, as a server reports it, is one line without control characters" {
 	answers '*3' '$1' 0 '*1' '*7' '$0' '' :0 '$1' x :0 '$0' '' '$1' 0 :-1 '*0' '*1' "\$${#EVIL}" "$EVIL"
 	said 122 "is a .* of another program" break --yes "$LOCK"
 }
 
+# bats test_tags=more
 @test "check shows INFO and CONFIG of a server without control characters, a line for each finding" {
 	local pong version='redis_version:7' aof='aof_enabled:1' info ping=()
 	for pong in {0..10}; do
@@ -271,6 +278,7 @@ said() {
 	only_fences
 }
 
+# bats test_tags=more
 @test "error: the server is a replica that has lost its master" {
 	private_redis --replicaof 127.0.0.1 1 --replica-serve-stale-data no
 	refused 'MASTERDOWN|READONLY' "$P_URI"
@@ -312,6 +320,7 @@ redis_launch_loading() {
 	wait_until 10 eval 'redis_at "$P_DIR" ping 2>&1 | grep -q LOADING'
 }
 
+# bats test_tags=more
 @test "error: the server has too many clients" {
 	private_redis --maxclients 1
 	redis_at "$P_DIR" subscribe x </dev/null >subscribed 3>&- 4>&- &
@@ -334,6 +343,7 @@ redis_launch_loading() {
 	equal "$(wc -l <"$ERR")" 1 "lines on stderr"
 }
 
+# bats test_tags=more
 @test "error: a server that runs no scripts is refused by name, and nothing is taken" {
 	private_redis --rename-command EVAL '' --rename-command EVALSHA ''
 	refused 'runs no scripts, which dlock needs' "redis://127.0.0.1:$P_PORT" -n

@@ -24,6 +24,7 @@ connections() {
 	redis_at "$P_DIR" info stats | awk -F: '/^total_connections_received/ { print $2 + 0 }'
 }
 
+# bats test_tags=more
 @test "a connection that is ended again and again is opened again ten times a second" {
 	local before after began
 	private_redis
@@ -89,6 +90,7 @@ term_came() {
 	wait_until 3 p_key_gone
 }
 
+# bats test_tags=more
 @test "server frozen: kill-after is capped at a third of the TTL" {
 	private_redis
 	testify "$P_PORT" -b "$P_URI" -t 6s -k 1h
@@ -98,6 +100,7 @@ term_came() {
 	term_came $((LEASE - 2000 - 62))
 }
 
+# bats test_tags=more
 @test "server frozen: a daemon that closed everything and ignores TERM is dead in time" {
 	private_redis
 	hold -b "$P_URI" -t 4s -- sh -c 'exec "$TOOLS/daemonize" -c -w -p daemon "$TOOLS/witness" -i -l "$T/log" \
@@ -121,6 +124,7 @@ term_came() {
 	end_witness
 }
 
+# bats test_tags=more
 @test "keeper stopped: the tree is dead before the lease ends" {
 	testify "$REDIS_PORT" -t 4s
 	keeper_of "$HOLDER"
@@ -140,6 +144,7 @@ term_came() {
 	wait_until 3 only_fences
 }
 
+# bats test_tags=more
 @test "keeper killed while the server is frozen: the tree is dead before the lease ends" {
 	private_redis
 	testify "$P_PORT" -b "$P_URI" -t 4s
@@ -162,6 +167,7 @@ term_came() {
 	fi
 }
 
+# bats test_tags=more
 @test "dlock stopped and server frozen: the tree is dead before the lease ends" {
 	private_redis
 	testify "$P_PORT" -b "$P_URI" -t 4s
@@ -172,6 +178,7 @@ term_came() {
 	lost
 }
 
+# bats test_tags=more
 @test "guard stopped and server frozen: the tree is dead before the lease ends" {
 	private_redis
 	testify "$P_PORT" -b "$P_URI" -t 4s
@@ -182,6 +189,7 @@ term_came() {
 	ended "$GUARD"
 }
 
+# bats test_tags=more
 @test "guard stopped for a while: the lock stays held" {
 	testify "$REDIS_PORT" -t 4s
 	guard_of "$HOLDER"
@@ -193,6 +201,7 @@ term_came() {
 
 # When dlock or the guard does not read, the socket between them has no room for messages any more.
 
+# bats test_tags=more
 @test "dlock stopped while the command stops and goes on 600 times, server frozen: dead in time" {
 	local n
 	private_redis
@@ -215,6 +224,7 @@ term_came() {
 	lost
 }
 
+# bats test_tags=more
 @test "guard stopped while 2000 signals are sent to dlock, server frozen: dead in time" {
 	local n stopper
 	private_redis
@@ -233,6 +243,7 @@ term_came() {
 	dead_in_time
 }
 
+# bats test_tags=more
 @test "dlock and guard stopped as the command ends: the lock stays held, and the keeper sleeps" {
 	local before after
 	# The kernel continues the guard after half of the lease.
@@ -253,6 +264,7 @@ term_came() {
 	equal "$(rcli exists "dlock:$LOCK")" 0
 }
 
+# bats test_tags=more
 @test "dlock killed while the server is frozen: the tree dies, and the lock lapses" {
 	private_redis
 	hold -b "$P_URI" -t 3s -k 300ms --
@@ -277,6 +289,7 @@ term_came() {
 	dead_in_time
 }
 
+# bats test_tags=more
 @test "a renewal counts from when it was sent, however late the reply comes" {
 	local sent
 	# The server knows the scripts already, also the one for renewals.
@@ -357,6 +370,7 @@ term_came() {
 	rcli del "$KEY"
 }
 
+# bats test_tags=more
 @test "key taken over at the very end: release does not touch it" {
 	hold --
 	rcli set "$KEY" stranger px 60000
@@ -379,6 +393,7 @@ term_came() {
 	equal "$status" 123
 }
 
+# bats test_tags=more
 @test "--on-lost warn, server frozen: the command goes on" {
 	private_redis
 	hold -b "$P_URI" -t 1s --on-lost warn --
@@ -390,6 +405,7 @@ term_came() {
 	equal "$status" 123
 }
 
+# bats test_tags=more
 @test "a command that ends at the moment of the loss: dlock ends with 0 or 123, and does not hang" {
 	local n
 	for n in {0..14}; do
@@ -421,6 +437,7 @@ term_came() {
 	between "$VALUE" 2 3 "faults that happened"
 }
 
+# bats test_tags=more
 @test "reply to the first try swallowed: no lock is left without a holder" {
 	start_proxy "$REDIS_PORT"
 	proxy drop
@@ -443,6 +460,7 @@ term_came() {
 	wait_until 3 only_fences
 }
 
+# bats test_tags=more
 @test "reply to a renewal lost, connection cut: the command runs on" {
 	start_proxy "$REDIS_PORT"
 	testify "$REDIS_PORT" -b "$PROXY" -t 6s
@@ -481,6 +499,7 @@ term_came() {
 	only_fences
 }
 
+# bats test_tags=more
 @test "replies swallowed for good: the tree is dead in time, although the server went on renewing" {
 	start_proxy "$REDIS_PORT"
 	testify "$REDIS_PORT" -b "$PROXY" -t 4s
@@ -511,6 +530,7 @@ term_came() {
 	only_fences
 }
 
+# bats test_tags=more
 @test "scripts forgotten, or the connection closed, as the command ends: the lock is free" {
 	local end
 	for end in 'SCRIPT FLUSH' 'CLIENT KILL TYPE normal' 'SCRIPT FLUSH' 'CLIENT KILL TYPE normal'; do
@@ -552,6 +572,7 @@ server_ahead() {
 	((seconds - EPOCHSECONDS > $1 - 60 && seconds - EPOCHSECONDS < $1 + 60))
 }
 
+# bats test_tags=more
 @test "reply to a nested acquisition lost, and to its release: it is asked again, and nothing changes" {
 	start_proxy "$REDIS_PORT"
 	local token
@@ -592,6 +613,7 @@ server_ahead() {
 	((output > old)) || fail "fence $output after $old"
 }
 
+# bats test_tags=more
 @test "server's clock jumps ahead while others wait: one of them holds at a time" {
 	faked_redis
 	local n waiter=()
@@ -697,6 +719,7 @@ p_waits() {
 	[[ $(redis_at "$P_DIR" zcard "{$KEY}:queue") == 1 ]]
 }
 
+# bats test_tags=more
 @test "server frozen: dlock that gives up, and whose guard is dead, sleeps" {
 	private_redis
 	hold -b "$P_URI" --
@@ -714,6 +737,7 @@ p_waits() {
 	join "$PID"
 }
 
+# bats test_tags=more
 @test "server frozen: dlock that has replaced a guard which was stopped again and again sleeps" {
 	private_redis
 	hold -b "$P_URI" --
@@ -737,6 +761,7 @@ owned() {
 	DAEMON=$(jq .keeper_pid acquired)
 }
 
+# bats test_tags=more
 @test "a joined hold is lost, and then its daemon ends: the keeper of the run sleeps" {
 	owned -t 6s
 	DLOCK_TOKEN=$TOKEN hold --on-lost warn --
@@ -751,6 +776,7 @@ owned() {
 	join "$HOLDER"
 }
 
+# bats test_tags=more
 @test "a daemon without a descriptor for its callers sleeps, and answers later" {
 	local free=3 limit
 	need prlimit
@@ -770,6 +796,7 @@ owned() {
 	done
 }
 
+# bats test_tags=more
 @test "slow replies, and signals while acquire leaves a daemon behind: it sleeps" {
 	local ticks
 	start sleep 300
@@ -788,6 +815,7 @@ owned() {
 	equal "$status" 0
 }
 
+# bats test_tags=more
 @test "slow replies, and Ctrl-C while acquire leaves a daemon behind: the lock is released" {
 	local owner delay
 	start sleep 300
@@ -816,6 +844,7 @@ key_exists() {
 	[[ $(rcli exists "$KEY") == 1 ]]
 }
 
+# bats test_tags=more
 @test "server frozen: Ctrl-C ends at once an acquire that has a hold already" {
 	local token
 	private_redis

@@ -89,6 +89,7 @@ dlock_holds() {
 	"$DLOCK" run -w 2s "$LOCK" -- true
 }
 
+# bats test_tags=more
 @test "dlock that holds keeps Node programs out, past its TTL, and its release lets one in" {
 	each dlock_holds
 }
@@ -105,6 +106,7 @@ node_crashes() {
 	[[ -e ran.$LOCK ]]
 }
 
+# bats test_tags=more
 @test "a Node program that crashes: dlock gets the lock when the lease has ended" {
 	each node_crashes
 }
@@ -123,6 +125,7 @@ dlock_crashes() {
 	hears 'a free'
 }
 
+# bats test_tags=more
 @test "dlock killed with all its processes: a Node program gets the lock when the lease has ended" {
 	each dlock_crashes
 }

@@ -64,6 +64,7 @@ probe_owner() {
 	rcli del "$KEY" "{$KEY}:holders" >reply
 }
 
+# bats test_tags=more
 @test "renew and a nested acquire where no TTL is stored: never to less than is left" {
 	local note
 	take -t 100s
@@ -105,6 +106,7 @@ probe_owner() {
 	"$DLOCK" release "$LOCK" "$TOKEN"
 }
 
+# bats test_tags=more
 @test "a token by another spelling of the URI is asked for; with users and passwords it is the same" {
 	local other=${REDIS/127.0.0.1/localhost}
 	take
@@ -123,6 +125,7 @@ probe_owner() {
 	[[ ! -e ran ]]
 }
 
+# bats test_tags=more
 @test "--if-down run with a token: without the lock if the hold cannot be asked for" {
 	local other=redis://127.0.0.1:1 uri
 	private_redis
@@ -142,6 +145,7 @@ probe_owner() {
 
 # ---- the keeper when something fails
 
+# bats test_tags=more
 @test "server frozen: the process gets TERM before the lease ends" {
 	private_redis
 	probe_owner
@@ -167,6 +171,7 @@ probe_owner() {
 	kill -KILL "$OWNER"
 }
 
+# bats test_tags=more
 @test "connections cut again and again: the keeper holds on" {
 	local n
 	start_proxy "$REDIS_PORT"
@@ -182,6 +187,7 @@ probe_owner() {
 	kill -KILL "$OWNER"
 }
 
+# bats test_tags=more
 @test "restart with data lost: the process gets TERM" {
 	private_redis
 	probe_owner
@@ -254,6 +260,7 @@ probe_owner() {
 	printf '%s\n' {1..80000} | LC_ALL=C sort | diff - names
 }
 
+# bats test_tags=more
 @test "status of a lock and the list of all: 122, and the message names the server" {
 	private_redis --requirepass Sesame8
 	run --separate-stderr -122 "$DLOCK" status -b "$P_URI" "$LOCK"
@@ -318,6 +325,7 @@ check() {
 	equal "$(jq -r '"\(.verdict) \(.backend)"' <<<"$output")" "ok redis 127.0.0.1:$P_PORT/0"
 }
 
+# bats test_tags=more
 @test "check: a server that does not save its data, or may lose the latest of it" {
 	private_redis
 	check 1 "$P_URI" persistence warning 'append-only.*appendonly yes'
@@ -328,6 +336,7 @@ check() {
 	equal "$("$DLOCK" check --json -b "$P_URI" | jq -r .verdict)" ok
 }
 
+# bats test_tags=more
 @test "check: an eviction policy that could drop a lock" {
 	private_redis --appendonly yes --appendfsync always
 	local policy
@@ -353,6 +362,7 @@ replica_up() {
 	redis_at "$P_DIR" info replication | grep -q 'master_link_status:up'
 }
 
+# bats test_tags=more
 @test "check: the server's clock differs from that of this host" {
 	local row
 	faked_redis --appendonly yes --appendfsync always
@@ -368,6 +378,7 @@ replica_up() {
 	matches "$row" '^note +clock +-3[56][0-9]{5} ms'
 }
 
+# bats test_tags=more
 @test "check: INFO and CONFIG denied are findings, not failures" {
 	private_redis --appendonly yes --appendfsync always
 	redis_at "$P_DIR" acl setuser noinfo on '>pw' '~*' '&*' +@all -info >reply
@@ -385,6 +396,7 @@ replica_up() {
 	equal "$(redis_at "$P_DIR" dbsize)" 0 "keys on the server"
 }
 
+# bats test_tags=more
 @test "check: a server that is unreachable or refuses, also in JSON" {
 	local uri
 	private_redis --requirepass Sesame8
@@ -423,6 +435,7 @@ replica_up() {
 	[[ -e waited ]]
 }
 
+# bats test_tags=more
 @test "check: a password that other users can read" {
 	private_redis --requirepass Sesame8 --appendonly yes --appendfsync always
 	echo Sesame8 >secret
@@ -442,6 +455,7 @@ replica_up() {
 	[[ $output != *Sesame* ]]
 }
 
+# bats test_tags=more
 @test "check: the server's memory is full" {
 	private_redis --maxmemory 1 --maxmemory-policy noeviction
 	check 122 "$P_URI" unusable error '(OOM|memory)'

@@ -51,6 +51,7 @@ order() {
 	nothing_left
 }
 
+# bats test_tags=more
 @test "--replace-waiters: after a lost message, the next try replaces the waiter" {
 	local older older_err
 	start_proxy "$REDIS_PORT"
@@ -70,6 +71,7 @@ order() {
 	nothing_left
 }
 
+# bats test_tags=more
 @test "--replace-waiters: a waiter that was cut off while a newer one came and ran is replaced" {
 	local older older_err newer
 	start_proxy "$REDIS_PORT"
@@ -91,6 +93,7 @@ order() {
 	nothing_left
 }
 
+# bats test_tags=more
 @test "--replace-waiters: a waiter that was stopped while a newer one came is replaced, and never runs" {
 	local older older_err newer family
 	hold --
@@ -117,6 +120,7 @@ first_is() {
 	rcli hget "{$KEY}:waiters" "$(rcli zrange "{$KEY}:queue" 0 0)" | grep -q "&pid=$1&"
 }
 
+# bats test_tags=more
 @test "--replace-waiters: the waiters behind a replaced one get the free room at once" {
 	local older older_err shared
 	hold -s --
@@ -136,6 +140,7 @@ first_is() {
 	nothing_left
 }
 
+# bats test_tags=more
 @test "--replace-waiters: a foreign holder: the new first waiter tries at once" {
 	local older older_err middle newer start
 	rcli set "$KEY" stranger px 600000
@@ -158,6 +163,7 @@ first_is() {
 	nothing_left
 }
 
+# bats test_tags=more
 @test "--replace-waiters with -n replaces nobody" {
 	hold --
 	wait_in_line 1 --replace-waiters -- sh -c 'echo waiter >>order'
@@ -173,6 +179,7 @@ first_is() {
 	nothing_left
 }
 
+# bats test_tags=more
 @test "--replace-waiters: the server's clock was set back since the older one came" {
 	local older older_err
 	hold --
@@ -217,6 +224,7 @@ first_is() {
 	nothing_left
 }
 
+# bats test_tags=more
 @test "a reply lost at each request of a waiter that replaces others: it runs once, and nothing is left" {
 	local n waiter other
 	start_proxy "$REDIS_PORT"

@@ -153,6 +153,7 @@ nothing_touches() {
 }
 
 # [3]
+# bats test_tags=more
 @test "a sorted set of another program is held, and nothing writes to it" {
 	local member=11111111111111111111111111111111
 	rcli zadd "$KEY" 1 $member 2 b
@@ -169,6 +170,7 @@ nothing_touches() {
 	only_fences
 }
 
+# bats test_tags=more
 @test "a large sorted set of another program is not read whole" {
 	rcli eval "for i = 1, 200000 do redis.call('ZADD', KEYS[1], i, 'member' .. i) end" 1 "$KEY"
 	rcli hset "{$KEY}:holders" mode s
@@ -181,6 +183,7 @@ nothing_touches() {
 	rcli del "$KEY" "{$KEY}:holders"
 }
 
+# bats test_tags=more
 @test "a member that another program adds to the set of a shared hold stays, and ends the hold" {
 	hold -t 1s --shared --
 	rcli zadd "$KEY" 1 stranger
@@ -207,6 +210,7 @@ semaphore() {
 }
 
 # [3]
+# bats test_tags=more
 @test "a semaphore that scores its members by the past is not taken from its holders" {
 	equal "$(semaphore 2 60000 first)" 1
 	equal "$(semaphore 2 60000 second)" 1
@@ -260,6 +264,7 @@ semaphore() {
 }
 
 # [7]
+# bats test_tags=more
 @test "the first waiter gives up: the next one polls for the release of a foreign client" {
 	local start first
 	rcli set "$KEY" abc px 600000
@@ -280,6 +285,7 @@ semaphore() {
 }
 
 # [6]
+# bats test_tags=more
 @test "a foreign client takes the lock again 15 ms after each release: dlock gets it, too" {
 	sh -c 'while [ ! -e ran ]; do
 		redis-cli -p "$0" set "$1" abc nx px 60000
@@ -354,6 +360,7 @@ redis_py() {
 
 # ---- dlock does not trust what other clients wrote
 
+# bats test_tags=more
 @test "holder data that somebody tampered with is shown without control characters" {
 	hold --
 	local field

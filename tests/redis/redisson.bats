@@ -56,6 +56,7 @@ nothing_but_fences() {
 	nothing_but_fences
 }
 
+# bats test_tags=more
 @test "the fair lock and dlock exclude each other, wait for each other and are woken" {
 	peer
 	export DLOCK_BACKEND="$BASE&lock=fair"
@@ -64,6 +65,7 @@ nothing_but_fences() {
 	nothing_but_fences
 }
 
+# bats test_tags=more
 @test "the fenced lock and dlock exclude each other, and draw fences from one sequence" {
 	peer
 	export DLOCK_BACKEND="$BASE&lock=fenced"
@@ -130,6 +132,7 @@ nothing_but_fences() {
 	nothing_but_fences
 }
 
+# bats test_tags=more
 @test "a Java reader that renews, and then crashes, does not cut dlock's shared hold short" {
 	peer 1500
 	export DLOCK_BACKEND="$BASE&lock=readwrite&watchdog=1500ms"
@@ -152,6 +155,7 @@ nothing_but_fences() {
 	equal "$status" 0
 }
 
+# bats test_tags=more
 @test "a semaphore: Java and dlock share the permits, and wake each other" {
 	peer
 	export DLOCK_BACKEND="$BASE&lock=semaphore"
@@ -252,6 +256,7 @@ nothing_but_fences() {
 	equal "$status" 0
 }
 
+# bats test_tags=more
 @test "dlock killed with all its processes: a Java program gets the lock when the lease has ended" {
 	peer
 	hold -t 1500ms --
@@ -318,6 +323,7 @@ nothing_but_fences() {
 	nothing_but_fences
 }
 
+# bats test_tags=more
 @test "the fair lock: waiters that have died or given up delay nobody" {
 	peer
 	export DLOCK_BACKEND="$BASE&lock=fair"
@@ -345,6 +351,7 @@ nothing_but_fences() {
 	nothing_but_fences
 }
 
+# bats test_tags=more
 @test "the fair lock: a waiter that hangs delays the next by 5 s at most, and still gets its turn" {
 	export DLOCK_BACKEND="$BASE&lock=fair"
 	hold --
@@ -399,6 +406,7 @@ nothing_but_fences() {
 	nothing_but_fences
 }
 
+# bats test_tags=more
 @test "--min-hold: Java's waiters are woken when the lease gets shorter, and get the lock at its end" {
 	peer
 	hold --min-hold 1500ms -t 30s --
@@ -411,6 +419,7 @@ nothing_but_fences() {
 	hears 'a free'
 }
 
+# bats test_tags=more
 @test "--min-hold of a read lock may be longer than the leases of Java's watchdog" {
 	export DLOCK_BACKEND="$BASE&lock=readwrite&watchdog=2s"
 	"$DLOCK" run -s -t 1s --min-hold 20s "$LOCK" -- true
@@ -422,6 +431,7 @@ nothing_but_fences() {
 	"$DLOCK" release "$LOCK" "$TOKEN"
 }
 
+# bats test_tags=more
 @test "replies lost, a connection cut: each request is carried out once, and nothing is left" {
 	local lock mode
 	start_proxy "$REDIS_PORT"
@@ -450,6 +460,7 @@ nothing_but_fences() {
 	equal "$VALUE" 12
 }
 
+# bats test_tags=more
 @test "a message that was lost: the waiter tries at the end of the lease, and every 5 s" {
 	start_proxy "$REDIS_PORT"
 	rcli hset "$LOCK" 5ba7c2f0-0000-4000-8000-000000000000:1 1
@@ -464,6 +475,7 @@ nothing_but_fences() {
 	equal "$status" 0
 }
 
+# bats test_tags=more
 @test "a key of another type counts as held, and is not written to" {
 	local lock
 	for lock in reentrant fair fenced readwrite; do

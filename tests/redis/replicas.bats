@@ -66,6 +66,7 @@ on_replica() {
 	[[ ! -e ran ]]
 }
 
+# bats test_tags=more
 @test "a frozen replica: 122 within the request's timeout; with a second replica the lock is taken" {
 	replicated 2
 	kill -STOP "$R_PID"
@@ -81,6 +82,7 @@ on_replica() {
 }
 
 # [16]
+# bats test_tags=more
 @test "the connection ends while the replicas are asked: no hold, and no answer of another connection counts" {
 	replicated
 	kill -STOP "$R_PID"
@@ -99,6 +101,7 @@ blocked() {
 	redis_at "$P_DIR" info clients | grep -q '^blocked_clients:1'
 }
 
+# bats test_tags=more
 @test "TERM while the replicas are asked: the lock is released" {
 	replicated
 	kill -STOP "$R_PID"
@@ -130,6 +133,7 @@ blocked() {
 	kill -CONT "$R_PID"
 }
 
+# bats test_tags=more
 @test "a replica that was killed and comes back in time: the hold goes on" {
 	replicated
 	hold -b "$P_REPLICAS&timeout=1s" -t 4s --
@@ -163,6 +167,7 @@ blocked() {
 	nothing_taken
 }
 
+# bats test_tags=more
 @test "a renewal, or a nested acquire, that no replica confirms ends with 122" {
 	replicated
 	take=$("$DLOCK" acquire -b "$P_REPLICAS" -t 60s "$LOCK")
@@ -191,6 +196,7 @@ blocked() {
 }
 
 # [15]
+# bats test_tags=more
 @test "failover by name, connections stay open: the hold goes on at the new address" {
 	own_names
 	private_redis

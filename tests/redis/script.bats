@@ -88,6 +88,7 @@ mixed='zadd KEY 99999999999999 a 99999999999999 theirs;hset {KEY}:holders mode s
 	row 'set KEY a px 60000' "release a" '1'
 }
 
+# bats test_tags=more
 @test "a hold is found by its token, keeps its fence, and takes over a greater one" {
 	local fence
 	fence=$(acquire a)
@@ -102,6 +103,7 @@ mixed='zadd KEY 99999999999999 a 99999999999999 theirs;hset {KEY}:holders mode s
 }
 
 # [10]
+# bats test_tags=more
 @test "a last fence that is no number counts as none" {
 	rcli set "{$KEY}:fence" text >/dev/null
 	matches "$(acquire a)" '^1 [0-9]{16}$'
@@ -154,6 +156,7 @@ mixed='zadd KEY 99999999999999 a 99999999999999 theirs;hset {KEY}:holders mode s
 }
 
 # [5b]
+# bats test_tags=more
 @test "a waiter that was called while there is no room keeps its place" {
 	acquire a
 	listen b

@@ -135,6 +135,7 @@ listens() {
 	met_nobody
 }
 
+# bats test_tags=more
 @test "master killed, replica without the lock: the command is dead in time, and no lease is taken again" {
 	sentinels
 	at "$R_PORT" config set replica-read-only no >/dev/null
@@ -167,6 +168,7 @@ listens() {
 }
 
 # [18]
+# bats test_tags=more
 @test "old master still takes writes: holder and waiters leave it, and its replies do not count" {
 	local waiter
 	sentinels
@@ -188,6 +190,7 @@ listens() {
 	equal "$status" 0
 }
 
+# bats test_tags=more
 @test "lock taken from the old master only: the command is dead in time" {
 	sentinels
 	at "$R_PORT" config set replica-read-only no >/dev/null
@@ -200,6 +203,7 @@ listens() {
 	not has_token "$R_PORT"
 }
 
+# bats test_tags=more
 @test "all sentinels are down: a lock stays held for as long as its master answers" {
 	sentinels
 	hold -t 3s --
@@ -209,6 +213,7 @@ listens() {
 	release
 }
 
+# bats test_tags=more
 @test "Redisson with sentinels: dlock and Java exclude and wake each other, also after a failover" {
 	sentinels
 	DLOCK_BACKEND="$URI?dialect=redisson"

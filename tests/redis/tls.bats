@@ -153,6 +153,7 @@ private_tls() {
 	only_fences
 }
 
+# bats test_tags=more
 @test "replies of many records are read to their end" {
 	# A record has 16 kB at most, and this reply has twice as much.
 	rcli eval 'for n = 1, 200 do redis.call("set", "dlock:" .. ARGV[1] .. string.rep("x", 160) .. n, "t", "px", 60000) end' 0 "$LOCK"
@@ -161,6 +162,7 @@ private_tls() {
 	rcli flushall
 }
 
+# bats test_tags=more
 @test "the server dies under a running command: the command is dead before the lease ends" {
 	private_tls
 	testify_tls -t 2s -k 500ms
@@ -174,6 +176,7 @@ testify_tls() {
 	testify "$P_PORT" "$@"
 }
 
+# bats test_tags=more
 @test "the server freezes under a running command: the command is dead before the lease ends" {
 	private_tls
 	testify_tls -t 2s -k 500ms
@@ -202,11 +205,13 @@ testify_tls() {
 	refused "not for '127.0.0.2'" "$DLOCK_BACKEND&sni=127.0.0.2"
 }
 
+# bats test_tags=more
 @test "a certificate that has expired is refused" {
 	serve expired
 	refused 'expired' "$DLOCK_BACKEND"
 }
 
+# bats test_tags=more
 @test "?insecure=yes accepts any certificate, and not together with ?ca=" {
 	local name
 	for name in expired elsewhere; do
@@ -233,6 +238,7 @@ testify_tls() {
 }
 
 # [17]
+# bats test_tags=more
 @test "files that cannot be used are named, and nobody is asked for a passphrase" {
 	unusable 'ca=: .*none.*No such file' "ca=none"
 	unusable 'ca=: .*no certificates' "ca=$CERTS/ca.key"
@@ -252,6 +258,7 @@ testify_tls() {
 	one_line "unknown parameter 'ca'"
 }
 
+# bats test_tags=more
 @test "a key that only others may read is named" {
 	strangers
 	local dir
@@ -282,6 +289,7 @@ testify_tls() {
 	refused 'TLS' "redis://127.0.0.1:$TOOL_PORT"
 }
 
+# bats test_tags=more
 @test "a handshake without an answer ends with connect-timeout, or with a signal" {
 	tool listener ''
 	refused 'handshake' "rediss://127.0.0.1:$TOOL_PORT?connect-timeout=400ms"
@@ -464,6 +472,7 @@ nodes_with() {
 	refused 'no majority: 0 of 5 nodes.*authority.*\?ca=' "${DLOCK_BACKEND/ca.pem/other.pem}"
 }
 
+# bats test_tags=more
 @test "Redlock: nodes without TLS behind ?tls=yes, with TLS where it is missing, and silent ones" {
 	local silent
 	tls_nodes
@@ -483,6 +492,7 @@ nodes_with() {
 
 # ---- what operators see
 
+# bats test_tags=more
 @test "check says whether the certificate was verified" {
 	run "$DLOCK" check
 	matches "$output" 'ok +transport +encrypted.*verified'

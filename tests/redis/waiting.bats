@@ -25,6 +25,7 @@ load redis
 	only_fences
 }
 
+# bats test_tags=more
 @test "wake-up lost with the connection: the waiter still gets the lock" {
 	start_proxy "$REDIS_PORT"
 	hold --
@@ -40,6 +41,7 @@ load redis
 	only_fences
 }
 
+# bats test_tags=more
 @test "restart with data lost while waiting: the waiter gets the lock" {
 	private_redis
 	redis_at "$P_DIR" set "$KEY" stranger px 600000
@@ -54,6 +56,7 @@ load redis
 }
 
 # [4]
+# bats test_tags=more
 @test "restart while waiting: waiters that come back late get their places in the queue again" {
 	local n all=() late=()
 	private_redis --appendonly yes --appendfsync always
@@ -82,6 +85,7 @@ load redis
 	equal "$(tr '\n' ' ' <order)" "1 2 3 4 "
 }
 
+# bats test_tags=more
 @test "queue lost while waiting: every waiter gets the lock" {
 	hold --
 	local waiter=()
@@ -133,6 +137,7 @@ load redis
 	join "$next" 3
 }
 
+# bats test_tags=more
 @test "TERM while releasing, server frozen: dlock ends in bounded time" {
 	private_redis
 	hold -b "$P_URI" -t 3s --
@@ -146,6 +151,7 @@ load redis
 	wait_until 4 p_key_gone
 }
 
+# bats test_tags=more
 @test "TERM while releasing: dlock completes the release" {
 	hold --
 	keeper_of "$HOLDER"
@@ -189,6 +195,7 @@ shown() {
 	[[ $(jq '.waiters | length' status.json) == "$1" ]]
 }
 
+# bats test_tags=more
 @test "waiters that were killed show no more, and are not counted" {
 	need jq
 	hold --
@@ -223,6 +230,7 @@ shown() {
 	only_fences
 }
 
+# bats test_tags=more
 @test "waiters get the lock although 1200 dead waiters are in the queue" {
 	need jq
 	hold --
@@ -268,6 +276,7 @@ shown() {
 	only_fences
 }
 
+# bats test_tags=more
 @test "a waiter whose supervisor alone hangs delays the next by 5 s at most" {
 	hold --
 	wait_in_line 1 -- sh -c 'echo hung >>order'
@@ -288,6 +297,7 @@ shown() {
 }
 
 # [2]
+# bats test_tags=more
 @test "a server out of memory: a release still wakes the next waiter" {
 	private_redis --maxmemory-policy noeviction
 	DLOCK_BACKEND=$P_URI
@@ -303,6 +313,7 @@ shown() {
 	p_key_gone
 }
 
+# bats test_tags=more
 @test "a server out of memory: a release keeps the lock for --min-hold, and no longer" {
 	private_redis --maxmemory-policy noeviction
 	DLOCK_BACKEND=$P_URI
@@ -360,6 +371,7 @@ together() {
 }
 
 # [8]
+# bats test_tags=more
 @test "shared waiters begin together when the lease of a crashed holder has ended" {
 	WAITERS=()
 	held_by_stranger
@@ -371,6 +383,7 @@ together() {
 }
 
 # [8]
+# bats test_tags=more
 @test "waiters for slots begin together, as many as there are slots" {
 	WAITERS=()
 	rcli set "$KEY" stranger px 600000
@@ -382,6 +395,7 @@ together() {
 	only_fences
 }
 
+# bats test_tags=more
 @test "shared waiters begin together up to the first one that wants the lock alone" {
 	WAITERS=()
 	rcli set "$KEY" stranger px 600000
@@ -411,6 +425,7 @@ kill_writer() {
 }
 
 # [10]
+# bats test_tags=more
 @test "a dead writer at the head of the queue does not exclude a reader with -n" {
 	hold --shared --
 	wait_in_line 1 -- touch never
@@ -421,6 +436,7 @@ kill_writer() {
 	only_fences
 }
 
+# bats test_tags=more
 @test "a dead writer at the head of the queue does not exclude a reader that waits" {
 	hold --shared --
 	wait_in_line 1 -- touch never
@@ -467,6 +483,7 @@ held_whole() {
 	only_fences
 }
 
+# bats test_tags=more
 @test "a waiter that was called, --no-renew: held for one whole TTL" {
 	hold --
 	wait_in_line 1 -t 30s --no-renew -- sh -c 'touch ran; exec sleep 300'
@@ -477,6 +494,7 @@ held_whole() {
 	join "$PID"
 }
 
+# bats test_tags=more
 @test "acquire that was called has the lock for the whole TTL at once" {
 	hold --
 	start "$DLOCK" acquire -t 30s "$LOCK"
@@ -488,6 +506,7 @@ held_whole() {
 	run -0 "$DLOCK" release "$LOCK" "$(<"$OUT")"
 }
 
+# bats test_tags=more
 @test "called, and the keeper stopped at once: the tree is dead before the lease ends" {
 	hold --
 	wait_in_line 1 -t 5s -- sh -c 'read -r keeper <keeper && kill -STOP "$keeper" && echo $$ >its-pid &&
@@ -515,6 +534,7 @@ held_whole() {
 	only_fences
 }
 
+# bats test_tags=more
 @test "--min-hold: a waiter reports at once until when the lock is kept" {
 	kept_while_waiting
 }
@@ -546,6 +566,7 @@ monitor() {
 	redis_at "$P_DIR" del "$KEY"
 }
 
+# bats test_tags=more
 @test "another program's lock: the first waiter costs 4 requests a second, the others as ever" {
 	private_redis
 	redis_at "$P_DIR" set "$KEY" stranger px 600000

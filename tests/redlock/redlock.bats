@@ -142,6 +142,7 @@ lost() {
 
 # ---- what is stored, and other programs
 
+# bats test_tags=more
 @test "the lock is a string on each node: the token, with the TTL; all else expires, too" {
 	local node key
 	hold -t 20s --
@@ -174,6 +175,7 @@ lost() {
 	equal "$output" ""
 }
 
+# bats test_tags=more
 @test "the release of another program, which wakes nobody, is noticed within half a second" {
 	local uri="$REDLOCK?prefix=" start
 	everywhere set "$LOCK" theirs nx px 60000
@@ -205,6 +207,7 @@ foreign_waits() {
 	wait_until 2 nothing_on_nodes
 }
 
+# bats test_tags=more
 @test "a majority carries it out and does not answer: 122, and what it has carried out is removed" {
 	through_proxies '?timeout=1s'
 	"$DLOCK" run "$LOCK" -- true
@@ -247,6 +250,7 @@ foreign_waits() {
 }
 
 # [22]
+# bats test_tags=more
 @test "redsync's extension waits for a node without limit: two frozen nodes cost node-timeout" {
 	freeze 1
 	freeze 5
@@ -285,6 +289,7 @@ hostile() {
 	"$DLOCK" release "$LOCK" "$token"
 }
 
+# bats test_tags=more
 @test "a node whose replies never end is passed over, and two of three are a majority" {
 	elder private_redlock 2 --appendonly yes --appendfsync always
 	hostile '+' "$(head -c 1000 /dev/zero | tr '\0' A)"
@@ -311,6 +316,7 @@ hostile() {
 }
 
 # [21]
+# bats test_tags=more
 @test "an attempt that failed is removed from a frozen node, too" {
 	local node
 	# A node that does not know the script would only say so.
@@ -334,6 +340,7 @@ node_has_fence() {
 }
 
 # [20]
+# bats test_tags=more
 @test "a frozen node votes when it answers again, also if a failed attempt was removed from it" {
 	private_redlock 3 --save ''
 	DLOCK_BACKEND=$P_URI
@@ -369,6 +376,7 @@ node_has_fence() {
 	wait_until 2 nothing_on_nodes
 }
 
+# bats test_tags=more
 @test "two nodes restarted without their data: it excludes, and the lock is set again" {
 	own_nodes
 	hold -t 6s --
@@ -397,6 +405,7 @@ node_has_fence() {
 	wait_until 2 nothing_on_nodes
 }
 
+# bats test_tags=more
 @test "the clocks of two nodes jump by a day, forward or back, under a command and a waiter" {
 	local node jump
 	P_NODES=$T/faked
@@ -429,6 +438,7 @@ node_has_fence() {
 
 # ---- a majority
 
+# bats test_tags=more
 @test "Redisson ignores the result of its extension: a majority wiped ends the command, and is not set again" {
 	local node
 	hold -t 6s --
@@ -462,6 +472,7 @@ node_has_fence() {
 }
 
 # [26]
+# bats test_tags=more
 @test "node redlock never checks that validity is left: an acquisition longer than its TTL is none" {
 	through_proxies '?timeout=5s&node-timeout=3s'
 	tell 'hold 1100' 1 2 3 4 5
@@ -472,6 +483,7 @@ node_has_fence() {
 	wait_until 3 nothing_on_nodes
 }
 
+# bats test_tags=more
 @test "node redlock measures by the wall clock: one that jumps changes nothing" {
 	local jump
 	export TORTURE_CLOCK=$T/clock
@@ -503,6 +515,7 @@ node_has_fence() {
 }
 
 # [20]
+# bats test_tags=more
 @test "a node that did not answer more renewals than are sent to it is asked again when it answers" {
 	elder private_redlock 3 --appendonly yes --appendfsync always
 	DLOCK_BACKEND=$P_URI
@@ -518,6 +531,7 @@ node_has_fence() {
 	wait_until 3 nothing_on_nodes
 }
 
+# bats test_tags=more
 @test "a majority frozen for a while: renewals and tries reach it again when it answers again" {
 	local waiter start
 	elder private_redlock 3 --appendonly yes --appendfsync always
@@ -584,6 +598,7 @@ launch_at() {
 }
 
 # [26]
+# bats test_tags=more
 @test "two of three names lead to other addresses: the run finds the nodes, and keeps its lock" {
 	with_names
 	hold -t 60s --
@@ -601,6 +616,7 @@ launch_at() {
 }
 
 # [23]
+# bats test_tags=more
 @test "three names that have come to lead to one server are one vote" {
 	with_names
 	TOKEN=$("$DLOCK" acquire -t 60s "$LOCK")
@@ -646,6 +662,7 @@ one_waits() {
 # ---- restarts
 
 # [23]
+# bats test_tags=more
 @test "a node that reports a lease of a year keeps nobody from the majority of old nodes" {
 	local node
 	P_NODES=$T/faked
@@ -697,6 +714,7 @@ one_waits() {
 	run -0 "$DLOCK" run -w 30s -t 3s "$LOCK" -- true
 }
 
+# bats test_tags=more
 @test "nodes that were restarted with their data on disk do not vote either, but hold what they held" {
 	private_redlock 3 --appendonly yes --appendfsync always
 	DLOCK_BACKEND=$P_URI
@@ -710,6 +728,7 @@ one_waits() {
 
 # ---- fences
 
+# bats test_tags=more
 @test "fences grow when any two nodes are wiped in between, whatever the clocks say" {
 	local pair last=0 fence
 	# far beyond every clock
@@ -723,6 +742,7 @@ one_waits() {
 	done
 }
 
+# bats test_tags=more
 @test "a forged fence of one node in three is passed over, and one of two is refused by name" {
 	elder private_redlock 3 --appendonly yes --appendfsync always
 	# With a forged fence, the answers of both others are needed, which may be late.
@@ -748,6 +768,7 @@ one_waits() {
 }
 
 # [25]
+# bats test_tags=more
 @test "nodes that have lost the fence learn it from a run, so that two others may lose it, and one be late" {
 	local last
 	everywhere set "{$KEY}:fence" 9000000000000000
@@ -765,6 +786,7 @@ one_waits() {
 }
 
 # [25]
+# bats test_tags=more
 @test "a failed attempt writes the greatest fence to the nodes that have lost it" {
 	local node
 	# They do not vote, for they were just started.
@@ -787,6 +809,7 @@ at_least() {
 # ---- many at once
 
 # [24]
+# bats test_tags=more
 @test "of twelve that do not wait one runs, and the others report who holds the lock" {
 	local n all=() codes=
 	for n in {1..12}; do
@@ -824,6 +847,7 @@ at_least() {
 	run --separate-stderr -122 "$DLOCK" status "$LOCK"
 }
 
+# bats test_tags=more
 @test "status lists the locks of nodes that answer more slowly than node-timeout" {
 	hold --
 	through_proxies
@@ -840,6 +864,7 @@ at_least() {
 	release
 }
 
+# bats test_tags=more
 @test "status lists the locks of nodes that have many, a page after the other" {
 	private_redlock 3
 	everywhere eval 'for i = 1, 2500 do redis.call("SET", "dlock:" .. i, "x") end' 0
@@ -848,6 +873,7 @@ at_least() {
 	equal "${#lines[@]}" 2501 names
 }
 
+# bats test_tags=more
 @test "--min-hold: a waiter reports at once until when the lock is kept" {
 	kept_while_waiting
 }

@@ -52,6 +52,7 @@ is_silent() {
 	equal "$output" sh
 }
 
+# bats test_tags=more
 @test "-v reports that the command runs before its first output" {
 	local try
 	for try in 1 2 3 4 5 6; do
@@ -83,6 +84,7 @@ is_silent() {
 	equal "$status" 137
 }
 
+# bats test_tags=more
 @test "an init that is stopped each time that it is continued: the guard ends the command in time" {
 	export RESTOP=$T/restop
 	LD_PRELOAD=$BUILD/tests/preload/restop.so escape --max-run 2s
@@ -126,6 +128,7 @@ is_silent() {
 	is_free
 }
 
+# bats test_tags=more
 @test "the init of the namespace is stopped: it is continued" {
 	escape
 	kill -STOP "$INIT"
@@ -135,6 +138,7 @@ is_silent() {
 	is_silent
 }
 
+# bats test_tags=more
 @test "all of dlock and the keeper are killed at once: the lease lapses after the command is dead" {
 	export DLOCK_BACKEND=$REDIS
 	escape -t 1500ms
@@ -162,6 +166,7 @@ is_silent() {
 	matches "$status" '^(123|137)$'
 }
 
+# bats test_tags=more
 @test "a user without the right to make namespaces gets a user namespace, or status 125" {
 	need_root
 	strangers
@@ -194,6 +199,7 @@ is_silent() {
 	one_line 'dlock.conf:1' 'yes or no'
 }
 
+# bats test_tags=more
 @test "a process that somebody else put into the namespace, and does not reap: the guard sleeps" {
 	local inside outside
 	need_root

@@ -51,6 +51,7 @@ no_zombies_of() {
 	is_free
 }
 
+# bats test_tags=more
 @test "with the /proc of another PID namespace dlock warns, signals no stranger and waits for leftovers" {
 	start sleep 311
 	local stranger=$PID
@@ -62,6 +63,7 @@ no_zombies_of() {
 	is_free
 }
 
+# bats test_tags=more
 @test "as process 1, and without a /proc of its own, a nested run finds the hold that it runs under" {
 	local backend
 	for backend in "$FILE" "$REDIS"; do
@@ -106,6 +108,7 @@ blind_tree() {
 	BELOW=$CHILD
 }
 
+# bats test_tags=more
 @test "without /proc, the guard killed: what has left the command's group keeps the lock, or its lease ends" {
 	local backend
 	for backend in "$FILE" "$REDIS"; do
@@ -153,6 +156,7 @@ first_is_dlock() {
 	one_line no-such-command
 }
 
+# bats test_tags=more
 @test "in an image, as process 1, dlock passes signals on, reaps strangers, and ends daemons" {
 	in_image build/dlock run -b "$REDIS" "$LOCK" -- \
 		sh -c 'setsid sleep 313 & trap "exit 9" TERM; echo ready; while :; do sleep 0.05; done'
@@ -171,6 +175,7 @@ first_is_dlock() {
 	DLOCK_BACKEND=$REDIS is_free
 }
 
+# bats test_tags=more
 @test "in an image, acquire's daemon renews, and release ends it" {
 	run --separate-stderr -0 image sh -c '
 		PATH=$PWD/build:$PATH
@@ -239,20 +244,24 @@ does_without() {
 	done
 }
 
+# bats test_tags=more
 @test "without memfd_create, run and acquire work" {
 	does_without memfd_create
 }
 
+# bats test_tags=more
 @test "without timers that have a descriptor, run and acquire work" {
 	does_without timerfd_create
 }
 
+# bats test_tags=more
 @test "where a timer can be made but not set, dlock runs nothing, and names the call" {
 	run --separate-stderr -125 "$TOOLS/refuse" EPERM timer_settime "$DLOCK" run "$LOCK" -- touch ran
 	one_line 'timer_create: Operation not permitted'
 	[[ ! -e ran ]]
 }
 
+# bats test_tags=more
 @test "where dlock cannot become the parent of orphans, it warns, and the command runs" {
 	run --separate-stderr -5 "$TOOLS/refuse" EPERM prctl "$DLOCK" run "$LOCK" -- sh -c 'exit 5'
 	one_line 'does not give orphans to dlock \(Operation not permitted\)'

@@ -120,6 +120,7 @@ whole_run() {
 	[[ -e seen ]] || echo "$*: status 0 without a command"
 }
 
+# bats test_tags=more
 @test "run: no message can make it hang, or leave the lock or a process" {
 	each whole_run send recv
 }
@@ -134,6 +135,7 @@ waiting_run() {
 	return "$code"
 }
 
+# bats test_tags=more
 @test "run while it waits: no message can make it hang, or leave the lock or a process" {
 	each waiting_run send recv
 }
@@ -161,23 +163,28 @@ owned() {
 	return "$code"
 }
 
+# bats test_tags=more
 @test "acquire: no message can make it hang, or leave the lock or a process" {
 	OWNER=
 	each acquires send recv
 }
 
+# bats test_tags=more
 @test "acquire --pid: no message can make it hang, or leave the lock or a process" {
 	each owned send recv
 }
 
+# bats test_tags=deeper
 @test "run: no other call can make it hang, or leave the lock or a process" {
 	each whole_run socket fork pipe timer open write malloc
 }
 
+# bats test_tags=more
 @test "run while it waits: no other call can make it hang, or leave the lock or a process" {
 	each waiting_run socket fork pipe timer open write malloc
 }
 
+# bats test_tags=more
 @test "acquire: no other call can make it hang, or leave the lock or a process" {
 	OWNER=
 	each acquires socket fork pipe timer open write malloc
@@ -197,6 +204,7 @@ few_descriptors() {
 	no_strays
 }
 
+# bats test_tags=deeper
 @test "at a low limit on descriptors run and acquire name the limit, with 125, or work" {
 	local n
 	for DLOCK_BACKEND in "$FILE" "$REDIS"; do

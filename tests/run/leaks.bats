@@ -134,54 +134,67 @@ rounds_of_vain() {
 	nothing_stays
 }
 
+# bats test_tags=deeper
 @test "file: acquire and release" {
 	rounds_of_acquire file
 }
 
+# bats test_tags=deeper
 @test "redis: acquire and release" {
 	rounds_of_acquire redis
 }
 
+# bats test_tags=more
 @test "zookeeper: acquire and release" {
 	rounds_of_acquire zookeeper
 }
 
+# bats test_tags=deeper
 @test "file: run" {
 	rounds_of_run file
 }
 
+# bats test_tags=deeper
 @test "redis: run" {
 	rounds_of_run redis
 }
 
+# bats test_tags=more
 @test "zookeeper: run" {
 	rounds_of_run zookeeper
 }
 
+# bats test_tags=deeper
 @test "file: acquire --pid" {
 	rounds_of_pid file
 }
 
+# bats test_tags=deeper
 @test "redis: acquire --pid" {
 	rounds_of_pid redis
 }
 
+# bats test_tags=more
 @test "zookeeper: acquire --pid" {
 	rounds_of_pid zookeeper
 }
 
+# bats test_tags=more
 @test "file: runs that do not obtain the lock" {
 	rounds_of_vain file
 }
 
+# bats test_tags=deeper
 @test "redis: runs that do not obtain the lock" {
 	rounds_of_vain redis
 }
 
+# bats test_tags=more
 @test "zookeeper: runs that do not obtain the lock" {
 	rounds_of_vain zookeeper
 }
 
+# bats test_tags=deeper
 @test "redis: leases that are left to lapse" {
 	on redis
 	local n
@@ -197,6 +210,7 @@ only_fences_left() {
 	no_strays && ! rcli --scan | grep -F -- "$LOCK" | grep -qv '}:fence$'
 }
 
+# bats test_tags=more
 @test "file: check and setup" {
 	on file
 	for _ in {1..20}; do
@@ -207,6 +221,7 @@ only_fences_left() {
 	nothing_stays
 }
 
+# bats test_tags=more
 @test "redis: check, setup, status and break" {
 	on redis
 	for _ in {1..20}; do
@@ -226,6 +241,7 @@ has_descriptors() {
 	(($(find "/proc/$1/fd" -mindepth 1 | wc -l) <= $2))
 }
 
+# bats test_tags=deeper
 @test "descriptors and memory of a keeper do not grow" {
 	local backend n count
 	for backend in file redis zookeeper; do
@@ -264,6 +280,7 @@ waiters() {
 	[[ $("$DLOCK" status --json "$LOCK" | jq '.waiters | length') == "$1" ]]
 }
 
+# bats test_tags=deeper
 @test "a waiter does not keep in memory who waits before it" {
 	local first
 	on file

@@ -65,6 +65,7 @@ ends_on_term() {
 	is_free
 }
 
+# bats test_tags=more
 @test "--max-run: 121 also for a command that ends by itself on TERM; its daemons end with it" {
 	on_both ends_on_term
 }
@@ -85,6 +86,7 @@ ends_in_time() {
 	on_both ends_in_time
 }
 
+# bats test_tags=more
 @test "--max-run ends a command that is stopped" {
 	timed "$DLOCK" run --max-run 500ms -k 20s "$LOCK" -- \
 		sh -c 'trap "echo term; exit 0" TERM; kill -STOP $$; while :; do sleep 0.05; done'
@@ -104,6 +106,7 @@ stopped_job() {
 	equal "$status" 121
 }
 
+# bats test_tags=more
 @test "--max-run: dlock's process group is stopped: the command ends in time, the lock is free" {
 	on_both stopped_job
 }
@@ -122,6 +125,7 @@ stopped_all() {
 	on_both stopped_all
 }
 
+# bats test_tags=more
 @test "--max-run: with --contain, and without the lock" {
 	run --separate-stderr -121 "$DLOCK" run --contain --max-run 500ms -k 300ms "$LOCK" -- \
 		sh -c '"$TOOLS/witness" -i -l log & wait'
@@ -131,6 +135,7 @@ stopped_all() {
 	matches "$stderr" '--max-run'
 }
 
+# bats test_tags=more
 @test "--max-run of a run inside a run: the inner one ends with 121, the outer one goes on" {
 	run --separate-stderr -0 "$DLOCK" run "$LOCK" -- sh -c '
 		"$DLOCK" run --max-run 300ms "$LOCK" -- sleep 300
@@ -141,6 +146,7 @@ stopped_all() {
 	is_free
 }
 
+# bats test_tags=more
 @test "a lock that is lost while --max-run stops the command is lost: 123" {
 	export DLOCK_BACKEND=$REDIS
 	hold -t 6s --max-run 300ms -k 2s -- "$TOOLS/witness" -i -l log
@@ -169,6 +175,7 @@ until_noon() {
 	on_both until_noon
 }
 
+# bats test_tags=more
 @test "--until: a wait ends then, too; the shorter one of the two limits counts" {
 	export TZ
 	hold --
@@ -195,6 +202,7 @@ stopped_at_noon() {
 	equal "$status" 121
 }
 
+# bats test_tags=more
 @test "--until: all of dlock is stopped: the command ends at that time" {
 	on_both stopped_at_noon
 }
@@ -247,6 +255,7 @@ ends_leftovers() {
 	one_line "--leftovers: 'keep' is neither kill nor wait"
 }
 
+# bats test_tags=more
 @test "--leftovers wait: a command that leaves nothing ends as ever" {
 	timed "$DLOCK" run --leftovers wait "$LOCK" -- sh -c 'sleep 0.1 & wait; exit 4'
 	equal "$status$stderr" 4
@@ -262,6 +271,7 @@ signals_reach_leftovers() {
 	is_free
 }
 
+# bats test_tags=more
 @test "--leftovers wait: signals to dlock go to what the command has left" {
 	on_both signals_reach_leftovers
 	hold_leftover --contain
@@ -278,6 +288,7 @@ signals_reach_leftovers() {
 	equal "$status" 6
 }
 
+# bats test_tags=more
 @test "--leftovers wait: Ctrl-Z stops dlock alone, which keeps the lock and goes on" {
 	hold_leftover
 	kill -TSTP "$HOLDER"
@@ -317,6 +328,7 @@ loses_leftovers() {
 	ended "$DAEMON"
 }
 
+# bats test_tags=more
 @test "--leftovers wait: what the command has left is ended when the lock is lost, with 123" {
 	on_both loses_leftovers
 	on_both loses_leftovers --contain
@@ -352,6 +364,7 @@ killed_with_leftovers() {
 	equal "$status" 6
 }
 
+# bats test_tags=more
 @test "--leftovers wait: kill -9 of dlock, or of the guard: what is left dies, then the lock is free" {
 	export WITNESS=-i
 	on_both killed_with_leftovers
@@ -389,6 +402,7 @@ lost_by_break() {
 	on_both lost_by_break
 }
 
+# bats test_tags=more
 @test "--on-lost-run: the server hangs, and the reason says so" {
 	private_redis
 	export DLOCK_BACKEND=$P_URI
@@ -400,6 +414,7 @@ lost_by_break() {
 	equal "$(<told)" "it was not renewed before its lease ran out"
 }
 
+# bats test_tags=more
 @test "--on-lost-run: with --on-lost warn it runs after the command has ended" {
 	hold --on-lost warn -t 1s --on-lost-run 'touch told' -- sh -c \
 		'while [ ! -e go ]; do sleep 0.05; done; [ ! -e told ]; echo $? >early'
@@ -423,6 +438,7 @@ keeps_quiet() {
 	[[ ! -e told ]]
 }
 
+# bats test_tags=more
 @test "--on-lost-run: runs nothing when no lock was lost" {
 	on_both keeps_quiet
 	run -122 "$DLOCK" run -b redis://127.0.0.1:1 --on-lost-run 'touch told' "$LOCK" -- true
@@ -436,6 +452,7 @@ hold_hook() {
 	wait_until 10 test -e told
 }
 
+# bats test_tags=more
 @test "--on-lost-run: is killed after 30 seconds, with all of its process group" {
 	hold_hook 'sleep 301 & echo "$! $$" >told.new; mv told.new told; sleep 302'
 	now

@@ -71,6 +71,7 @@ over() {
 	over -b "$REDIS"
 }
 
+# bats test_tags=more
 @test "replies are swallowed while the success is marked: it counts" {
 	start_proxy "$REDIS_PORT"
 	succeed -b "$PROXY?timeout=1s"
@@ -83,6 +84,7 @@ over() {
 	marked -b "$REDIS"
 }
 
+# bats test_tags=more
 @test "the server restarts before the mark: the success counts, if the server has kept the hold" {
 	private_redis --appendonly yes --appendfsync always
 	succeed -b "$P_URI"
@@ -129,6 +131,7 @@ over() {
 	done
 }
 
+# bats test_tags=more
 @test "all of dlock is stopped before the mark, until the lease has ended: another host does the work" {
 	succeed -b "$REDIS" -t 4s
 	another -b "$REDIS"
@@ -146,6 +149,7 @@ over() {
 	rcli del "dlock:$LOCK"
 }
 
+# bats test_tags=more
 @test "a hold that lives with a session, and the server hangs at the mark: the success counts" {
 	private_zookeeper
 	succeed -b "$P_URI?timeout=1s"
@@ -189,6 +193,7 @@ over() {
 	done
 }
 
+# bats test_tags=more
 @test "the server is gone for good: dlock reports that the success could not be stored" {
 	private_redis
 	succeed -b "$P_URI" -t 2s
@@ -199,6 +204,7 @@ over() {
 	matches "$(<"$FIRST_ERR")" ': could not store the success of --once-per: .*refused; the lock lapses within '
 }
 
+# bats test_tags=more
 @test "the limit of --max-run ends what the command left, or it ends with 0 at TERM: no success" {
 	local work
 	for work in 'sleep 60 & exit 0' 'trap "exit 0" TERM; while :; do sleep 0.05; done'; do
@@ -232,6 +238,7 @@ over() {
 	done
 }
 
+# bats test_tags=more
 @test "the supervisor, or the keeper, is killed before the mark: the success counts" {
 	local victim
 	for victim in FIRST KEEPER; do

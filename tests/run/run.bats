@@ -146,6 +146,7 @@ without_dev() {
 	unshare -m sh -c 'mount -t tmpfs none /dev && eval "$0"' "$@"
 }
 
+# bats test_tags=more
 @test "without /dev/null nothing hangs, and no message goes astray" {
 	need_root
 	local backend
@@ -206,6 +207,7 @@ without_dev() {
 	wait_until 8 is_free
 }
 
+# bats test_tags=more
 @test "the keeper of acquire keeps no pipe of the caller's open, whatever its number" {
 	timed bash -c 'exec 300>&1 1500>&1 && exec "$DLOCK" acquire -t 5s "$LOCK"'
 	equal "$status" 0
@@ -233,6 +235,7 @@ without_dev() {
 	matches "$output" '^ShdPnd:.0+$'
 }
 
+# bats test_tags=more
 @test "a waiting guard is killed: another one starts the command" {
 	local backend waiter
 	for backend in "$FILE" "$REDIS"; do
@@ -249,6 +252,7 @@ without_dev() {
 	done
 }
 
+# bats test_tags=more
 @test "the guard has no child before the lock is there" {
 	local backend
 	for backend in "$FILE" "$REDIS"; do
@@ -306,6 +310,7 @@ without_dev() {
 	done
 }
 
+# bats test_tags=more
 @test "a guard that hangs after its message to the keeper: dlock sleeps until it goes on" {
 	LD_PRELOAD=$BUILD/tests/preload/late_end.so start "$DLOCK" run -b "$REDIS" "$LOCK" -- \
 		env -u LD_PRELOAD true
@@ -318,12 +323,14 @@ without_dev() {
 	equal "$status" 0
 }
 
+# bats test_tags=more
 @test "dlock is delayed while it takes the lock: the keeper does not release it" {
 	LD_PRELOAD=$BUILD/tests/preload/late_clock.so run -0 "$DLOCK" run -b "$REDIS" "$LOCK" -- \
 		env -u LD_PRELOAD echo started
 	equal "$output" started
 }
 
+# bats test_tags=more
 @test "dlock is delayed for too long after it has taken the lock: the lock is released" {
 	export LATE_GUARD_MS=2500
 	LD_PRELOAD=$BUILD/tests/preload/late_clock.so run -123 "$DLOCK" run -b "$REDIS" "$LOCK" -- \
@@ -334,6 +341,7 @@ released the lock; the command is not started"
 	run -0 "$DLOCK" run -b "$REDIS" -n "$LOCK" -- true
 }
 
+# bats test_tags=more
 @test "dlock is delayed when the guard has taken the lock: the hold began with the command" {
 	export LATE_GUARD_MS=0
 	# The guard's parent is stopped.
@@ -348,6 +356,7 @@ released the lock; the command is not started"
 	run -0 "$DLOCK" run -b "$REDIS" -n "$LOCK" -- true
 }
 
+# bats test_tags=more
 @test "a guard that is stopped while dlock waits is continued" {
 	hold -b "$REDIS" --
 	start "$DLOCK" run -b "$REDIS" "$LOCK" -- true
@@ -450,6 +459,7 @@ gone() {
 	[[ ! -e /proc/$1 ]]
 }
 
+# bats test_tags=more
 @test "a daemon that forks as the command ends is ended with it" {
 	local n
 	for n in {1..40}; do
@@ -516,6 +526,7 @@ gone() {
 	join "$PID"
 }
 
+# bats test_tags=more
 @test "a process that may not be killed: dlock sleeps without guard and keeper, too" {
 	local real
 	strangers
@@ -538,6 +549,7 @@ gone() {
 	join "$PID"
 }
 
+# bats test_tags=more
 @test "a process whose main thread has ended while another runs on is ended like any other" {
 	# The command leaves this process behind, which ignores TERM.
 	timed "$DLOCK" run -k 300ms "$LOCK" -- sh -c '
@@ -984,6 +996,7 @@ private_etc() {
 	matches "$stderr" 'unprotected|without'
 }
 
+# bats test_tags=more
 @test "--if-down run: dlock sleeps while the command runs" {
 	start "$DLOCK" run --if-down run -b redis://127.0.0.1:1 "$LOCK" -- sh -c 'echo ready; exec sleep 300'
 	wait_until 5 has_line "$OUT" ready

@@ -20,6 +20,7 @@ load ../lib/helpers
 	matches "$output" 'overlap: hold third .* hold fourth'
 }
 
+# bats test_tags=more
 @test "the judge finds a daemon that outlives its command" {
 	"$TOOLS/witness" -H history -d -n one -f 50
 	"$TOOLS/witness" -H history -n other -f 300
@@ -58,6 +59,7 @@ at_rest() {
 	! pgrep -f "$T/dlock-torture" >pids
 }
 
+# bats test_tags=more
 @test "TERM ends the harnesses with their contenders" {
 	start env BACKENDS=file ROUNDS=1000 LANES=4 TMPDIR="$T" "$TOP/tests/torture/run"
 	wait_until 20 at_work

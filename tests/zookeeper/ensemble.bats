@@ -70,6 +70,7 @@ restart_members() {
 	met_nobody 15
 }
 
+# bats test_tags=more
 @test "leader killed while waiting: waiters keep their places, and get the lock one at a time" {
 	zk_leader "$P_DIR"
 	hold -t 8s --
@@ -89,6 +90,7 @@ restart_members() {
 	wait_until 5 no_places
 }
 
+# bats test_tags=more
 @test "leader killed as the lock is handed over: one waiter gets it, and only one" {
 	zk_leader "$P_DIR"
 	hold -t 8s --
@@ -103,6 +105,7 @@ restart_members() {
 	wait_until 10 no_places
 }
 
+# bats test_tags=more
 @test "the connected server killed: holder and waiter move to another" {
 	testify -t 12s
 	local name
@@ -120,6 +123,7 @@ restart_members() {
 	met_nobody 15
 }
 
+# bats test_tags=more
 @test "the waiter's server killed: the place is kept" {
 	hold -t 8s --
 	wait_in_line 1 -t 8s -- sh -c 'echo 1 >>order'
@@ -138,6 +142,7 @@ restart_members() {
 	equal "$(tr '\n' ' ' <order)" "1 2 "
 }
 
+# bats test_tags=more
 @test "a follower cut off, the only server known: the command is dead before another client holds" {
 	zk_leader "$P_DIR"
 	local follower=${FOLLOWERS[0]} others
@@ -180,6 +185,7 @@ restart_members() {
 	zk_signal "$P_DIR/$follower" CONT
 }
 
+# bats test_tags=more
 @test "the leader frozen: the command is dead in time, or runs on with a session that is long enough" {
 	# The followers notice after 3 s.
 	zk_leader "$P_DIR"
@@ -199,6 +205,7 @@ restart_members() {
 	"$DLOCK" release "$LOCK-long" "$(<token)"
 }
 
+# bats test_tags=more
 @test "the old leader thaws when there is a new one: two clients never hold at once" {
 	zk_leader "$P_DIR"
 	local old=$LEADER
@@ -233,6 +240,7 @@ restart_members() {
 	wait_until 5 no_places
 }
 
+# bats test_tags=more
 @test "quorum lost for a moment: the command runs on" {
 	zk_leader "$P_DIR"
 	local gone=("$LEADER" "${FOLLOWERS[0]}")
@@ -247,6 +255,7 @@ restart_members() {
 	met_nobody 15
 }
 
+# bats test_tags=more
 @test "all servers restarted: holder and waiters stay, in their order" {
 	testify -t 30s
 	local n waiter=() before
@@ -269,6 +278,7 @@ restart_members() {
 	wait_until 5 no_places
 }
 
+# bats test_tags=more
 @test "session expired by the ensemble: the holder stops, the waiter queues again" {
 	hold -t 20s --
 	wait_in_line 1 -- sh -c 'echo 1 >>order'
@@ -304,6 +314,7 @@ restart_members() {
 	matches "$status" '^(0|122)$'
 }
 
+# bats test_tags=more
 @test "servers killed at random while many take the lock: two are never inside at once" {
 	local n pid=() member
 	echo 0 >count

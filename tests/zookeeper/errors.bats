@@ -27,6 +27,7 @@ refused() {
 	done
 }
 
+# bats test_tags=more
 @test "the default port is 2181" {
 	# This is a network of its own, where nobody listens.
 	need_root
@@ -42,6 +43,7 @@ refused() {
 	run --separate-stderr -0 timeout 30 "$DLOCK" run -b "zk://no-such-host.invalid,127.0.0.1:$ZK_PORT" "$LOCK" -- true
 }
 
+# bats test_tags=more
 @test "error: a host that swallows everything, within connect-timeout" {
 	tool listener
 	refused "127\\.0\\.0\\.1:$TOOL_PORT" "zk://127.0.0.1:$TOOL_PORT?connect-timeout=700ms"
@@ -68,6 +70,7 @@ refused() {
 	refused "127\\.0\\.0\\.1:$P_PORT" "zk://127.0.0.1:$P_PORT?timeout=500ms&connect-timeout=1s"
 }
 
+# bats test_tags=more
 @test "error: a server whose answer never ends: every command ends in time, and takes little memory" {
 	local how uri
 	for how in null drip giant $(floods events pings); do
@@ -84,6 +87,7 @@ refused() {
 	hostile check -b "$uri"
 }
 
+# bats test_tags=more
 @test "error: a list that does not fit into the memory: every command reports it" {
 	local command uri
 	tool hostile_zookeeper.py vast
@@ -154,6 +158,7 @@ refused() {
 	wait_until 5 "$DLOCK" run -b "zk://$address" "$LOCK" -- true
 }
 
+# bats test_tags=more
 @test "error: no right to make the root, or to make a lock in it" {
 	zn_as joe:Sesame8 create "/joes-$LOCK"
 	"$DLOCK" setup -b "zk://joe:Sesame8@127.0.0.1:$ZK_PORT/mine-$LOCK"
@@ -172,6 +177,7 @@ refused() {
 	refused "/node-$LOCK" "$ZK/node-$LOCK/deeper"
 }
 
+# bats test_tags=more
 @test "error: one strategy finds the other in use" {
 	hold --
 	refused "$LOCK.*strategy=node" "$ZK?strategy=node"
@@ -182,6 +188,7 @@ refused() {
 	release
 }
 
+# bats test_tags=more
 @test "error: usage" {
 	local uri
 	for uri in zk:// zk:///root zk://host:0 zk://host:65536 zk://host:x zk://h1,,h2 "zk://127.0.0.1:1?strategy=herd" \
@@ -206,6 +213,7 @@ refused() {
 	[[ ! -e ran ]]
 }
 
+# bats test_tags=more
 @test "error: the server begins to refuse while dlock waits" {
 	hold --
 	start "$DLOCK" run -w 30s "$LOCK" -- touch ran
@@ -228,6 +236,7 @@ refused() {
 	join "$HOLDER"
 }
 
+# bats test_tags=more
 @test "a directory without the right to delete: a waiter behind a dead one sleeps until that one's session ends" {
 	hold --
 	local dead=() waiter
@@ -252,6 +261,7 @@ refused() {
 	[[ -e ran && ! -e dead ]]
 }
 
+# bats test_tags=more
 @test "strategy node: a node that dlock may not read is an error at once" {
 	directory
 	start "$TOOLS/znode" "$PORTS" hold "/dlock/closed-$LOCK"
@@ -278,6 +288,7 @@ refused() {
 	done
 }
 
+# bats test_tags=more
 @test "--if-down run runs the command without a server, and warns" {
 	run --separate-stderr -0 timeout 20 "$DLOCK" run --if-down run -b "zk://127.0.0.1:1" "$LOCK" -- echo ran
 	equal "$output" ran

@@ -27,6 +27,7 @@ term_came() {
 	between "$((term - FAULT))" "$1" "$2" "time from the fault to TERM"
 }
 
+# bats test_tags=more
 @test "server frozen: the tree is dead before the session ends; TERM came before" {
 	private_zookeeper
 	use "$P_URI" "$P_PORT"
@@ -43,6 +44,7 @@ term_came() {
 	nothing_left
 }
 
+# bats test_tags=more
 @test "server frozen for a moment: the command runs on" {
 	private_zookeeper
 	use "$P_URI" "$P_PORT"
@@ -80,6 +82,7 @@ term_came() {
 	nothing_left
 }
 
+# bats test_tags=more
 @test "server restarted with its data lost: the command ends, and the lock can be taken again" {
 	private_zookeeper
 	use "$P_URI" "$P_PORT"
@@ -106,6 +109,7 @@ term_came() {
 	met_nobody
 }
 
+# bats test_tags=more
 @test "answers swallowed for good: dead in time, though the server hears the pings" {
 	zk_proxy
 	testify -b "$PROXY" -t 2s
@@ -119,6 +123,7 @@ term_came() {
 	nothing_left
 }
 
+# bats test_tags=more
 @test "answers swallowed for a moment: the command runs on" {
 	zk_proxy
 	testify -b "$PROXY?timeout=400ms" -t 8s
@@ -140,6 +145,7 @@ term_came() {
 	met_nobody
 }
 
+# bats test_tags=more
 @test "keeper killed: the tree is dead before the session ends" {
 	testify -t 2s
 	contend "$COMMAND"
@@ -151,6 +157,7 @@ term_came() {
 	met_nobody
 }
 
+# bats test_tags=more
 @test "all of dlock stopped but the library's pings: dead in time, or held all the time" {
 	testify -t 1500ms
 	kill -STOP "$HOLDER"
@@ -163,6 +170,7 @@ term_came() {
 	fi
 }
 
+# bats test_tags=more
 @test "dlock killed while the server is frozen: the tree dies, and the lock lapses" {
 	private_zookeeper
 	use "$P_URI" "$P_PORT"
@@ -179,6 +187,7 @@ term_came() {
 	nothing_left
 }
 
+# bats test_tags=more
 @test "--no-renew: dead before the end, however late the server's answers come" {
 	zk_proxy
 	proxy hold 200
@@ -188,6 +197,7 @@ term_came() {
 	nothing_left
 }
 
+# bats test_tags=more
 @test "a grant that arrives late starts nothing without a session" {
 	zk_proxy
 	proxy hold 700
@@ -201,6 +211,7 @@ term_came() {
 	nothing_left
 }
 
+# bats test_tags=more
 @test "--on-lost warn: the command goes on, dlock reports it, and exits with 123 at the end" {
 	hold -t 2s --on-lost warn --
 	expire_owner "$NODE/$(places)"
@@ -213,6 +224,7 @@ term_came() {
 	equal "$status" 123
 }
 
+# bats test_tags=more
 @test "a command that ends as its session expires: 0 or 123, and no hang" {
 	local n
 	for n in {0..9}; do
@@ -245,6 +257,7 @@ term_came() {
 	done
 }
 
+# bats test_tags=more
 @test "create reply swallowed: no ghost holder, no ghost waiter" {
 	zk_proxy
 	directory
@@ -259,6 +272,7 @@ term_came() {
 	nothing_left
 }
 
+# bats test_tags=more
 @test "create reply of a waiter lost: it has one place in the queue" {
 	hold --
 	zk_proxy
@@ -278,6 +292,7 @@ term_came() {
 	wait_until 2 no_places
 }
 
+# bats test_tags=more
 @test "create reply of a waiter lost, and a later reply with the next connection: it has one place" {
 	hold --
 	zk_proxy
@@ -296,6 +311,7 @@ term_came() {
 	release
 }
 
+# bats test_tags=more
 @test "create reply of a waiter lost, and it gives up: its place does not stay" {
 	hold --
 	zk_proxy
@@ -329,6 +345,7 @@ term_came() {
 	between "$VALUE" 3 8 "faults that happened"
 }
 
+# bats test_tags=more
 @test "connection cut while status reads: it lists the holders, and what they hold" {
 	zk_proxy
 	hold --
@@ -346,6 +363,7 @@ term_came() {
 	release
 }
 
+# bats test_tags=more
 @test "all answers swallowed: 122, in bounded time, and no ghost longer than a TTL" {
 	zk_proxy
 	proxy drop
@@ -379,6 +397,7 @@ term_came() {
 
 # ---- one server: waiters
 
+# bats test_tags=more
 @test "connection cut while waiting: the place in the queue is kept" {
 	zk_proxy
 	hold --
@@ -399,6 +418,7 @@ term_came() {
 	wait_until 2 no_places
 }
 
+# bats test_tags=more
 @test "waiting: a session that expires while the waiter reads the holder enters the queue again" {
 	zk_proxy
 	hold -t 30s --
@@ -422,6 +442,7 @@ term_came() {
 	wait_until 4 no_places
 }
 
+# bats test_tags=more
 @test "wake-up lost with the connection: the waiter still gets the lock" {
 	zk_proxy
 	hold --
@@ -437,6 +458,7 @@ term_came() {
 	wait_until 2 no_places
 }
 
+# bats test_tags=more
 @test "an event that arrives together with a reply wakes the waiter" {
 	zk_proxy
 	# All that the server sends within this time arrives at once.
@@ -461,6 +483,7 @@ in_check() {
 	pause 0.3
 }
 
+# bats test_tags=more
 @test "a waiter ends while another one checks the holder: that one waits on" {
 	local first
 	zk_proxy
@@ -479,6 +502,7 @@ in_check() {
 	wait_until 5 no_places
 }
 
+# bats test_tags=more
 @test "a slot is freed while a waiter checks another one: it gets the slot" {
 	local first command
 	zk_proxy
@@ -534,6 +558,7 @@ in_check() {
 	release
 }
 
+# bats test_tags=more
 @test "server gone while clients wait: they report it with -v, and go on when it is back" {
 	private_zookeeper
 	use "$P_URI" "$P_PORT"
@@ -601,6 +626,7 @@ in_check() {
 	wait_until 1 no_places
 }
 
+# bats test_tags=more
 @test "--wait ends the wait also while no server can be reached" {
 	tool listener
 	timed "$DLOCK" run -w 500ms -b "zk://127.0.0.1:$TOOL_PORT" "$LOCK" -- true
@@ -608,6 +634,7 @@ in_check() {
 	took "$MS" 400 2000
 }
 
+# bats test_tags=more
 @test "a hold that nobody took and that could not be released: its keeper asks for another one" {
 	local waiter
 	zk_proxy

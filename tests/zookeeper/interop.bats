@@ -108,11 +108,13 @@ in_turn() {
 	equal "$status" 0
 }
 
+# bats test_tags=more
 @test "Curator and dlock get the lock in the order in which they came" {
 	peer curator
 	in_turn
 }
 
+# bats test_tags=more
 @test "kazoo and dlock get the lock in the order in which they came" {
 	peer kazoo
 	in_turn
@@ -141,11 +143,13 @@ add_together() {
 	equal "$(<number)" $((25 * (3 + who))) "sum"
 }
 
+# bats test_tags=more
 @test "Curator and dlock add to one number, and lose nothing" {
 	peer curator
 	add_together mutex mutex
 }
 
+# bats test_tags=more
 @test "kazoo and dlock add to one number, and lose nothing" {
 	peer kazoo
 	add_together lock lock
@@ -192,6 +196,7 @@ add_together() {
 	run -0 "$DLOCK" run -n "$LOCK" -- true
 }
 
+# bats test_tags=more
 @test "Curator's read and write locks are excluded by an exclusive dlock" {
 	peer curator
 	hold --
@@ -207,6 +212,7 @@ add_together() {
 	hears 'r2 free'
 }
 
+# bats test_tags=more
 @test "readers and writers of both get it in the order in which they came" {
 	peer curator
 	hold -s --
@@ -235,6 +241,7 @@ add_together() {
 	wait_until 5 no_places
 }
 
+# bats test_tags=more
 @test "kazoo's readers share with dlock's shared holds, its writers do not" {
 	peer kazoo
 	tell take r read "$NODE" 30000
@@ -279,6 +286,7 @@ add_together() {
 
 # ---- what is seen of them
 
+# bats test_tags=more
 @test "status shows Curator's and kazoo's holders and waiters" {
 	peer kazoo
 	tell take first-worker lock "$NODE" 30000

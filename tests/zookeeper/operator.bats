@@ -39,6 +39,7 @@ probe_owner() {
 	nothing_left
 }
 
+# bats test_tags=more
 @test "a node that is gone: renew, verify and release exit with 123, and create nothing" {
 	local verb
 	for verb in renew verify release; do
@@ -51,6 +52,7 @@ probe_owner() {
 	nothing_left
 }
 
+# bats test_tags=more
 @test "somebody else's node is not touched by renew, verify, release with an old token" {
 	take
 	"$DLOCK" release "$LOCK" "$TOKEN"
@@ -64,6 +66,7 @@ probe_owner() {
 
 # ---- the keeper on bad days
 
+# bats test_tags=more
 @test "server frozen: the process gets TERM before the session ends" {
 	private_zookeeper
 	use "$P_URI" "$P_PORT"
@@ -95,6 +98,7 @@ probe_owner() {
 	nothing_left
 }
 
+# bats test_tags=more
 @test "connections cut again and again: the keeper holds on" {
 	zk_proxy
 	probe_owner
@@ -113,6 +117,7 @@ probe_owner() {
 	nothing_left
 }
 
+# bats test_tags=more
 @test "the keeper killed: the process gets TERM, and the lock is free when the session has ended" {
 	probe_owner
 	take -t 2s --pid "$OWNER"
@@ -159,6 +164,7 @@ probe_owner() {
 	not zn stat "/nowhere-$LOCK" 2>/dev/null
 }
 
+# bats test_tags=more
 @test "wait takes no place in the queue, and costs the server little" {
 	take -t 60s
 	local before
@@ -195,6 +201,7 @@ probe_owner() {
 	nothing_left
 }
 
+# bats test_tags=more
 @test "break is noticed at once also with --no-renew, and by a command that has just started" {
 	hold -t 30s --no-renew --
 	"$DLOCK" break -q --yes "$LOCK"
@@ -206,6 +213,7 @@ probe_owner() {
 	nothing_left
 }
 
+# bats test_tags=more
 @test "break removes a holder whose shadow was removed" {
 	hold -t 40s --
 	zn rm "$NODE/$(zn ls "$NODE" | grep -- -dlock-)"
@@ -214,6 +222,7 @@ probe_owner() {
 	lost 5
 }
 
+# bats test_tags=more
 @test "break takes a lock from all readers, and leaves the waiters alone" {
 	hold -s --
 	local one=$HOLDER
@@ -280,6 +289,7 @@ check() {
 	check 122 "$uri?connect-timeout=1s" unusable error '127\.0\.0\.1'
 }
 
+# bats test_tags=more
 @test "check: unreachable or refused, also in JSON" {
 	private_zookeeper enforce.auth.enabled=true enforce.auth.schemes=digest
 	"$DLOCK" setup -b "zk://joe:Sesame8@127.0.0.1:$P_PORT/joes"

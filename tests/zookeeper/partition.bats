@@ -98,10 +98,12 @@ has_place() {
 	cut_off "$LEADER" 4000
 }
 
+# bats test_tags=more
 @test "a follower's host is cut off, and the holder with it: dead before the next one holds" {
 	cut_off "${FOLLOWERS[0]}" 4000
 }
 
+# bats test_tags=more
 @test "a host is cut off for a moment: the command runs on" {
 	local n=${FOLLOWERS[0]}
 	DLOCK=$T/dlock.$n hold -t 20s -- "$TOOLS/witness" -i -l log
@@ -117,6 +119,7 @@ has_place() {
 	met_nobody
 }
 
+# bats test_tags=more
 @test "the waiter's host is cut off: the lock goes to the next, and the waiter comes again" {
 	local n=${FOLLOWERS[0]} m=${FOLLOWERS[1]} waiter next
 	DLOCK=$T/dlock.$LEADER hold -t 4s --

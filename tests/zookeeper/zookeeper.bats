@@ -36,6 +36,7 @@ UUID='[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}'
 	nothing_left
 }
 
+# bats test_tags=more
 @test "the token cannot be read on the server" {
 	hold --
 	local name
@@ -92,6 +93,7 @@ UUID='[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}'
 	((fence > last)) || fail "$fence after $last, over a restart"
 }
 
+# bats test_tags=more
 @test "containers where the server knows them: thousands of names leave no directories" {
 	local n
 	zn create "/$LOCK"
@@ -100,6 +102,7 @@ UUID='[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}'
 	zn rm "/$LOCK"
 }
 
+# bats test_tags=more
 @test "the server removes directories while others take the lock, which all of them get" {
 	# This server looks for empty directories all the time.
 	private_zookeeper znode.container.checkIntervalMs=5
@@ -175,6 +178,7 @@ requests_of() {
 		END { print after - before }' before after
 }
 
+# bats test_tags=more
 @test "the requests of one handoff do not grow with the waiters" {
 	private_zookeeper
 	use "$P_URI" "$P_PORT"
@@ -195,6 +199,7 @@ requests_of() {
 	between $(($(zk_counter "$P_DIR" zk_packets_received) - before)) 40 $((41 * 8 + 41 + 1)) requests
 }
 
+# bats test_tags=more
 @test "a waiter costs one small request in 5 s at most" {
 	private_zookeeper
 	use "$P_URI" "$P_PORT"
@@ -254,6 +259,7 @@ left_or_again() {
 	wait_until 2 no_places
 }
 
+# bats test_tags=more
 @test "a dead waiter far behind delays the next by about a second when its turn comes" {
 	hold --
 	local n dead
@@ -291,6 +297,7 @@ left_or_again() {
 	wait_until 2 no_places
 }
 
+# bats test_tags=more
 @test "a waiter that takes the lock late, and in time, is not evicted: the next one sleeps again" {
 	hold --
 	wait_in_line 1 -- sleep 300
@@ -318,6 +325,7 @@ left_or_again() {
 	join "$HOLDER"
 }
 
+# bats test_tags=more
 @test "a client stopped before it writes that it waits delays the next by 2 s at most" {
 	hold --
 	foreign_sequence _c_00000000-0000-4000-8000-000000000001-lock- 'state=new&taken=0&'
@@ -333,6 +341,7 @@ left_or_again() {
 	wait_until 2 no_places
 }
 
+# bats test_tags=more
 @test "an entry that was free when it was made holds, whatever its text is" {
 	foreign_sequence _c_00000000-0000-4000-8000-000000000001-lock- 'state=new&taken=0&'
 	run -124 "$DLOCK" run -w 3s "$LOCK" -- touch ran
@@ -355,6 +364,7 @@ left_or_again() {
 	equal "$(jq '.holders | length' json)" 1
 }
 
+# bats test_tags=more
 @test "a lock goes on across the overflow of its sequence numbers" {
 	# The server has given dlock a small number: a number a little below 0 came before it.
 	foreign "$(printf '_c_aaaaaaaa-0000-4000-8000-000000000001-lock-%010d' -5)"
@@ -371,6 +381,7 @@ left_or_again() {
 }
 
 # After 2147483647 a server (3.8) gives the same number to all nodes.
+# bats test_tags=more
 @test "of equal sequence numbers the node that was made first is the first" {
 	# The first node of the directory gets the number that the server gives to the second.
 	foreign _c_ffffffff-ffff-4fff-8fff-ffffffffffff-lock-0000000001
@@ -423,6 +434,7 @@ no_sessions() {
 	[[ $(sessions) == "$1" ]]
 }
 
+# bats test_tags=more
 @test "a TTL beyond what the library can ask for: the session lives, and excludes" {
 	private_zookeeper maxSessionTimeout=2147483647
 	hold -b "$P_URI" -t 3650d --
@@ -434,6 +446,7 @@ no_sessions() {
 	release
 }
 
+# bats test_tags=more
 @test "no session outlives its run: short, long, waiting, given up, and with strategy node" {
 	private_zookeeper
 	use "$P_URI" "$P_PORT"
@@ -495,6 +508,7 @@ session_is() {
 	nothing_left
 }
 
+# bats test_tags=more
 @test "a node that somebody removed ends the command" {
 	hold -t 3s --
 	zn rm "$NODE/$(places)"
@@ -502,6 +516,7 @@ session_is() {
 	nothing_left
 }
 
+# bats test_tags=more
 @test "waiting: a session that expires enters the queue again, at its end, and -v reports it" {
 	hold --
 	wait_in_line 1 -v -- sh -c 'echo first >>order'
@@ -531,6 +546,7 @@ again() {
 	done
 }
 
+# bats test_tags=more
 @test "a short break of the connection keeps session, node and fence" {
 	zk_proxy
 	testify -b "$PROXY" -t 8s
@@ -582,6 +598,7 @@ again() {
 	[[ ! -e ran && $stderr != *Sesame8* ]]
 }
 
+# bats test_tags=more
 @test "a server that wants everybody to authenticate: 122 without credentials, else fine" {
 	private_zookeeper enforce.auth.enabled=true enforce.auth.schemes=digest
 	run --separate-stderr -122 timeout 20 "$DLOCK" run -b "$P_URI" "$LOCK" -- touch ran
@@ -641,6 +658,7 @@ again() {
 	done
 }
 
+# bats test_tags=more
 @test "the list of hosts is shuffled" {
 	local n port=$ZK_PORT
 	zk_proxy
@@ -653,6 +671,7 @@ again() {
 	between "${connections%% *}" 1 15 "connections to one of two"
 }
 
+# bats test_tags=more
 @test "a host that swallows all packets only delays a run that has another host" {
 	tool listener
 	local n
@@ -662,6 +681,7 @@ again() {
 	done
 }
 
+# bats test_tags=more
 @test "a server that takes 1.5 s for each answer delays a run, and does not fail it" {
 	# The first run of all makes the directories.
 	"$DLOCK" run "$LOCK" -- true
@@ -712,6 +732,7 @@ again() {
 	not grep -E 'socket:|anon_inode|pipe:.* [3-9] ' <<<"$output"
 }
 
+# bats test_tags=more
 @test "what the library logs is seen nowhere" {
 	private_zookeeper
 	use "$P_URI" "$P_PORT"
@@ -770,6 +791,7 @@ again() {
 	run -124 "$DLOCK" run -n -s "$LOCK" -- true
 }
 
+# bats test_tags=more
 @test "a foreign holder's session ends: the first waiter gets the lock" {
 	foreign_sequence _c_11111111-2222-4333-8444-555555555555-lock-
 	wait_in_line 1 -- sh -c 'echo 1 >>order'
@@ -782,6 +804,7 @@ again() {
 	equal "$(tr '\n' ' ' <order)" "1 2 "
 }
 
+# bats test_tags=more
 @test "nodes that are no entries of the queue are ignored" {
 	directory
 	zn create "$NODE/notes" hello
@@ -842,6 +865,7 @@ again() {
 	wait_until 5 not zn stat "$path" >/dev/null 2>&1
 }
 
+# bats test_tags=more
 @test "strategy node: a client that found an empty directory does not remove the holder's node" {
 	directory
 	zk_proxy
@@ -860,6 +884,7 @@ again() {
 	[[ -e ran ]]
 }
 
+# bats test_tags=more
 @test "strategy node: the session's end ends the command, and a waiter gets the lock" {
 	export DLOCK_BACKEND="$ZK?strategy=node"
 	hold -t 2s --
@@ -872,6 +897,7 @@ again() {
 
 # ---- the workload
 
+# bats test_tags=more
 @test "countdown with the number in a node: 101 processes print each number once and in order" {
 	local n all=()
 	zn create "/number-$LOCK" 100
