@@ -190,7 +190,7 @@ logs_event() {
 
 @test "renewals that fail, and the one that succeeds again" {
 	private_redis
-	start "$DLOCK" run -b "$P_URI?timeout=300ms" -t 6s --log json "$LOCK" -- sleep 300
+	start "$DLOCK" run -b "$P_URI?timeout=1s" -t 9s -k 1s --log json "$LOCK" -- sleep 300
 	wait_until 5 logs_event "$ERR" started
 	kill -STOP "$P_PID"
 	wait_until 10 logs_event "$ERR" not-renewed
@@ -204,7 +204,7 @@ logs_event() {
 @test "a server that is gone: while waiting, and from the start" {
 	private_redis
 	hold -b "$P_URI" --
-	start "$DLOCK" run -b "$P_URI?timeout=300ms" --log json "$LOCK" -- true
+	start "$DLOCK" run -b "$P_URI?timeout=1s" --log json "$LOCK" -- true
 	local waiter=$PID said=$ERR
 	wait_until 5 logs_event "$said" waiting
 	kill -STOP "$P_PID"

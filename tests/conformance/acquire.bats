@@ -508,9 +508,9 @@ WAYS='argument environment stdin crlf open'
 
 # bats test_tags=own
 @test "without --pid the lease ends after the TTL, not before" {
-	take -t 3s
+	take -t 8s
 	holds_for 1200 is_held
-	wait_until 5 is_free
+	wait_until 15 is_free
 	holds_not
 	run --separate-stderr -123 give
 	run --separate-stderr -123 "$DLOCK" renew "$LOCK" "$TOKEN"
@@ -953,12 +953,12 @@ nest() {
 # bats test_tags=program
 @test "run under acquire --pid: the hold is renewed for as long as the command runs, and stays" {
 	owner
-	take -t 2s --pid "$OWNER"
-	nest -- sleep 4
+	take -t 3s --pid "$OWNER"
+	nest -- sleep 5
 	contend "$COMMAND"
 	join "$HOLDER"
 	equal "$status" 0 "status ($(<"$HOLDER_ERR"))"
-	holds_for 2500 holds
+	holds_for 3500 holds
 	alive "$CONTENDER" "$KEEPER"
 	give
 	met_nobody
@@ -1140,8 +1140,8 @@ survives() {
 	local end
 	for end in TERM KILL; do
 		owner
-		take -t 2s --pid "$OWNER"
-		holds_for 3500 is_held
+		take -t 3s --pid "$OWNER"
+		holds_for 4500 is_held
 		json_is '.holders[0].pid' "$OWNER"
 		kill "-$end" "$OWNER"
 		# The contract is that the lock is free within one second.
@@ -1228,9 +1228,9 @@ zombie() {
 # bats test_tags=program,more
 @test "--pid with --on-lost warn: the process gets no signal when the lock is lost" {
 	probe_owner
-	take -t 1500ms --on-lost warn --pid "$OWNER"
+	take -t 3s --on-lost warn --pid "$OWNER"
 	"$DLOCK" break -q --yes "$LOCK"
-	wait_until 3 ended "$KEEPER"
+	wait_until 5 ended "$KEEPER"
 	holds_for 300 alive "$OWNER"
 	kill -KILL "$OWNER"
 	equal "$(tail -n +2 "$OWNER_OUT")" "" "signals"
@@ -1489,7 +1489,7 @@ gives() {
 @test "a caller that sends the keeper nothing, or rubbish, disturbs no other" {
 	owner
 	# A keeper that waits 1 s for a caller's query renews this lease too late.
-	take -t 1500ms --pid "$OWNER"
+	take -t 3s --pid "$OWNER"
 	socket_of "$TOKEN"
 	python3 - "$SOCKET" <<-'END' &
 		import socket, sys, time
@@ -1503,10 +1503,10 @@ gives() {
 		        except OSError:
 		            pass
 		    held.append(s)
-		time.sleep(4)
+		time.sleep(6)
 	END
 	local rude=$!
-	holds_for 3500 is_held
+	holds_for 5000 is_held
 	wait "$rude"
 	holds
 	alive "$KEEPER"
@@ -2195,10 +2195,10 @@ in_schema() {
 
 # bats test_tags=own
 @test "break: the holder stops at its next renewal, with 123" {
-	hold -t 1500ms -k 300ms -- "$TOOLS/witness" -i -l "$T/log"
+	hold -t 3s -k 500ms -- "$TOOLS/witness" -i -l "$T/log"
 	wait_until 5 has_line log alive
 	run -0 "$DLOCK" break --yes "$LOCK"
-	join "$HOLDER" 5
+	join "$HOLDER" 8
 	equal "$status" 123
 	has_line "$HOLDER_ERR" "^dlock: $LOCK: .*lost"
 	has_line log ' TERM$'

@@ -91,7 +91,7 @@ held_in() {
 
 @test "acquire --pid in a container holds for that process, and signals it after a loss" {
 	container one sh -c 'sleep 300 &
-		token=$("$DLOCK" acquire -t 1500ms --pid $! "$LOCK") || exit
+		token=$("$DLOCK" acquire -t 3s --pid $! "$LOCK") || exit
 		"$DLOCK" verify "$LOCK" "$token" || exit
 		echo "$token"
 		wait $!

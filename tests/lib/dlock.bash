@@ -22,7 +22,7 @@ hold() {
 		sh -c 'echo "$$ $DLOCK_TOKEN $DLOCK_FENCE" >"$0.new" && mv "$0.new" "$0" && exec "$@"' \
 		"$started" "$@"
 	HOLDER=$PID HOLDER_OUT=$OUT HOLDER_ERR=$ERR
-	wait_until 10 held_or_ended "$started" "$HOLDER"
+	wait_until 20 held_or_ended "$started" "$HOLDER"
 	[[ -f $started ]] || fail "dlock did not start the command: $(<"$HOLDER_ERR")"
 	read -r COMMAND TOKEN FENCE <"$started"
 }
@@ -115,7 +115,7 @@ contend() {
 # met_nobody [SECONDS]: the contender gets the lock within that time, and only after the processes
 # that contend was given were dead
 met_nobody() {
-	join "$CONTENDER" "${1:-10}"
+	join "$CONTENDER" "${1:-15}"
 	equal "$status $(<"$CONTENDER_OUT")" "0 alone" "contender ($(<"$CONTENDER_ERR"))"
 }
 

@@ -131,7 +131,7 @@ wait_in_line() {
 		shift
 	done
 	start "$DLOCK" run "${options[@]}" "$LOCK" "$@"
-	wait_until 10 waiters "$n"
+	wait_until 20 waiters "$n"
 }
 
 # has_line FILE REGEX

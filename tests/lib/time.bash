@@ -108,7 +108,10 @@ holds_for() {
 		((asked < deadline)) || return 0
 		now
 		rest=$((4 * (NOW - asked)))
-		pause_ms $((rest < 100 ? 100 : rest))
+		((rest >= 100)) || rest=100
+		# The last time is when MS are over, not later.
+		((NOW + rest <= deadline)) || rest=$((NOW < deadline ? deadline - NOW : 0))
+		pause_ms "$rest"
 		now
 	done
 }

@@ -331,13 +331,13 @@ redis_launch_loading() {
 
 @test "error while waiting: the server begins to refuse commands" {
 	private_redis
-	redis_at "$P_DIR" set "$KEY" stranger px 3000
+	redis_at "$P_DIR" set "$KEY" stranger px 10000
 	start "$DLOCK" run -b "$P_URI?timeout=1s" -w 20s "$LOCK" -- touch ran
 	wait_until 5 p_waiters 1
 	redis_at "$P_DIR" config set requirepass Sesame8
 	redis_at "$P_DIR" -a Sesame8 --no-auth-warning client kill type normal
 	redis_at "$P_DIR" -a Sesame8 --no-auth-warning client kill type pubsub
-	join "$PID" 15
+	join "$PID" 20
 	equal "$status" 122 "status ($(<"$ERR"))"
 	has_line "$ERR" '^dlock: .*(NOAUTH|password)'
 	equal "$(wc -l <"$ERR")" 1 "lines on stderr"

@@ -8,10 +8,10 @@ load redis
 
 @test "the witness, which these tests rely on, sees that a lease ends" {
 	local token=0123456789abcdef
-	rcli set "$KEY" $token px 2000
+	rcli set "$KEY" $token px 5000
 	start "$TOOLS/witness" -i -l log -p "$REDIS_PORT" -k "$KEY" -t $token
 	wait_until 5 has_line log ' held '
-	wait_until 5 has_line log ' LOST -$'
+	wait_until 10 has_line log ' LOST -$'
 	rcli set "$KEY" other
 	wait_until 5 has_line log ' LOST other$'
 	rcli del "$KEY"

@@ -164,9 +164,9 @@ probe_owner() {
 @test "server gone for good: the process gets TERM, and the keeper ends" {
 	private_redis
 	probe_owner
-	take -b "$P_URI" -t 2s --pid "$OWNER"
+	take -b "$P_URI" -t 4s --pid "$OWNER"
 	kill -KILL "$P_PID"
-	wait_until 5 has_line "$OWNER_OUT" '^TERM$'
+	wait_until 8 has_line "$OWNER_OUT" '^TERM$'
 	wait_until 5 ended "$KEEPER"
 	kill -KILL "$OWNER"
 }
@@ -176,10 +176,10 @@ probe_owner() {
 	local n
 	start_proxy "$REDIS_PORT"
 	probe_owner
-	take -b "$PROXY" -t 2s --pid "$OWNER"
+	take -b "$PROXY" -t 6s --pid "$OWNER"
 	for n in 1 2 3 4 5 6; do
 		rcli client kill type normal skipme yes >reply
-		holds_for 400 key_is "$TOKEN"
+		holds_for 600 key_is "$TOKEN"
 	done
 	not has_line "$OWNER_OUT" TERM
 	"$DLOCK" release -b "$PROXY" "$LOCK" "$TOKEN"
@@ -191,11 +191,11 @@ probe_owner() {
 @test "restart with data lost: the process gets TERM" {
 	private_redis
 	probe_owner
-	take -b "$P_URI" -t 2s --pid "$OWNER"
+	take -b "$P_URI" -t 4s --pid "$OWNER"
 	redis_stop "$P_DIR"
 	redis_launch "$P_DIR" "$P_PORT"
 	SERVICES+=("$(<"$P_DIR/pid")")
-	wait_until 5 has_line "$OWNER_OUT" '^TERM$'
+	wait_until 8 has_line "$OWNER_OUT" '^TERM$'
 	wait_until 2 ended "$KEEPER"
 	run -123 "$DLOCK" verify -b "$P_URI" "$LOCK" "$TOKEN"
 	kill -KILL "$OWNER"

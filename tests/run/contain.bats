@@ -141,7 +141,7 @@ is_silent() {
 # bats test_tags=more
 @test "all of dlock and the keeper are killed at once: the lease lapses after the command is dead" {
 	export DLOCK_BACKEND=$REDIS
-	escape -t 1500ms
+	escape -t 4s
 	keeper_of "$HOLDER"
 	start "$DLOCK" run -w 30s "$LOCK" -- stat -c %s "$T/beats"
 	kill -KILL "$HOLDER" "$GUARD" "$KEEPER"
@@ -153,7 +153,7 @@ is_silent() {
 
 @test "all of dlock is stopped at once: the command is dead before another client holds the lock" {
 	export DLOCK_BACKEND=$REDIS
-	escape -t 1500ms
+	escape -t 4s
 	keeper_of "$HOLDER"
 	start "$DLOCK" run -w 30s "$LOCK" -- stat -c %s "$T/beats"
 	kill -STOP "$HOLDER" "$GUARD" "$KEEPER" "$INIT"

@@ -181,9 +181,9 @@ first_is_dlock() {
 		PATH=$PWD/build:$PATH
 		for backend in "$1" "file:" ; do
 			export DLOCK_BACKEND=$backend
-			DLOCK_TOKEN=$(dlock acquire -t 1500ms --pid $$ "$0") || exit
+			DLOCK_TOKEN=$(dlock acquire -t 3s --pid $$ "$0") || exit
 			export DLOCK_TOKEN
-			sleep 2
+			sleep 4
 			dlock verify "$0" && dlock release "$0" || exit
 			unset DLOCK_TOKEN
 			dlock run -n "$0" -- echo free

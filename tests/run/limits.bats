@@ -228,9 +228,9 @@ hold_leftover() {
 }
 
 waits_for_leftovers() {
-	hold_leftover -t 1s
+	hold_leftover -t 3s
 	# Longer than the lease.
-	holds_for 2500 is_held
+	holds_for 4500 is_held
 	alive "$HOLDER" "$DAEMON"
 	kill -KILL "$DAEMON"
 	join "$HOLDER"
