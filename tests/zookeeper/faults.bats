@@ -87,14 +87,14 @@ term_came() {
 	private_zookeeper
 	use "$P_URI" "$P_PORT"
 	hold -t 5s --
-	wait_known 1 -t 3s -w 30s -- true
+	wait_known 1 -t 10s -w 90s -- true
 	local waiter=$PID err=$ERR
 	zookeeper_stop "$P_DIR"
 	rm -r "$P_DIR/version-2"
 	zookeeper_restart "$P_DIR"
 	SERVICES+=("$(<"$P_DIR/pid")")
 	lost
-	join "$waiter" 20
+	join "$waiter" 60
 	equal "$status" 0 "status of the waiter ($(<"$err"))"
 }
 
