@@ -1,8 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /* The commands check and setup. */
+#include <inttypes.h>
+#include <poll.h>
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "base/clock.h"
+#include "base/net.h"
 #include "lock/findings.h"
 #include "lock/hold.h"
 #include "json.h"
@@ -11,6 +15,8 @@
 /* One name for all probes, so that only its last fence is left behind. */
 #define PROBE_NAME "dlock-check"
 #define PROBE_PAUSE_US 20000
+/* A waiter that takes longer was not woken: it tries each HOLD_RETRY_MS. */
+#define WAKE_MOST_MS (HOLD_RETRY_MS - 1000)
 
 static const char *const severities[] = {
 	[FINDING_OK] = "ok", [FINDING_NOTE] = "note",
@@ -34,23 +40,58 @@ static enum outcome acquire_probe(struct backend *backend, const struct request 
 	return outcome;
 }
 
+
+/* The probe was released: does that wake the waiter, with this user's permissions? */
+static void await_waiter(struct backend *waiter, const struct request *request,
+			 struct grant *grant, struct findings *findings, struct error *err)
+{
+	const int64_t start_ms = clock_boot_ms(), until_ms = start_ms + WAKE_MOST_MS;
+	enum outcome outcome = OUTCOME_BUSY;
+	struct error ignored;
+
+	while (outcome == OUTCOME_BUSY && clock_boot_ms() < until_ms) {
+		int64_t next_ms = clock_earlier(grant->retry_ms, until_ms);
+
+		while (clock_boot_ms() < next_ms &&
+		       !net_wait(waiter->ops->fd ? waiter->ops->fd(waiter) : -1, POLLIN, next_ms,
+				 -1, &ignored))
+			next_ms = clock_earlier(next_ms, waiter->ops->event(waiter));
+		outcome = hold_acquire(waiter, request, grant, err);
+	}
+	if (outcome == OUTCOME_ERROR)
+		return;
+	if (outcome == OUTCOME_HELD && clock_boot_ms() < until_ms)
+		findings_add(findings, FINDING_OK, "waiter", NULL, "got the lock %" PRId64
+			     " ms after its release", clock_boot_ms() - start_ms);
+	else
+		findings_add(findings, FINDING_WARNING, "waiter", "give this user all permissions "
+			     "in the manual page (on Redis: publish, and the channels), and use "
+			     "no proxy that drops them",
+			     "no release wakes a waiter, which checks the lock each %d s",
+			     HOLD_RETRY_MS / 1000);
+}
+
 /*
- * Take the lock dlock-check over a new connection, and release it. Adds the finding "probe" with
- * the time of both, unless findings is NULL. Returns 0, or -1 with *err: the backend cannot hold
+ * Take the lock dlock-check over a new connection, and release it. Unless findings is NULL, adds
+ * the finding "probe" with the time of both, and has a second client wait for the lock. Returns 0, or -1 with *err: the backend cannot hold
  * locks, or the account may not.
  */
 static int take_probe(struct session *session, struct findings *findings, struct error *err)
 {
-	char token[TOKEN_SIZE], text[HOLDER_TEXT_SIZE];
+	char token[TOKEN_SIZE], second_token[TOKEN_SIZE], text[HOLDER_TEXT_SIZE];
 	struct request request = { .name = PROBE_NAME, .token = token, .text = text,
 				   .ttl_ms = session->options.run.ttl_ms };
 	int64_t start_us, taken_us, released_us;
+	struct backend *waiter = NULL;
+	struct request second;
 	struct holder self;
 	struct grant grant;
+	struct error why = { 0 }, ignored;
 
 	session_disconnect(session);
 	start_us = clock_read_us(CLOCK_BOOTTIME);
-	if (session_connect(session, err) || token_make_random(token, err))
+	if (session_connect(session, err) || token_make_random(token, err) ||
+	    token_make_random(second_token, err))
 		return -1;
 	/* A semaphore has no exclusive holds. */
 	if (session->backend->can == BACKEND_SLOTS)
@@ -59,18 +100,32 @@ static int take_probe(struct session *session, struct findings *findings, struct
 	holder_encode(&self, text);
 	if (acquire_probe(session->backend, &request, &grant, err) != OUTCOME_HELD)
 		return -1;
-	taken_us = clock_read_us(CLOCK_BOOTTIME);
+	taken_us = clock_read_us(CLOCK_BOOTTIME) - start_us;
+	second = request;
+	second.token = second_token;
+	second.queue = true;
+	if (findings && !session->options.run.driver->local)
+		waiter = backend_open(session->options.run.driver, &session->settings.uri, NULL,
+				      &why);
+	if (waiter)
+		hold_acquire(waiter, &second, &grant, &why);
 	/* A loss without an error: the backend was too slow for a short --ttl. */
 	*err = (struct error){ 0 };
-	if (hold_release(session->backend, &request, &self, 0, 0, err) != OUTCOME_HELD && err->kind)
-		return -1;
-	released_us = clock_read_us(CLOCK_BOOTTIME);
-	if (findings)
+	start_us = clock_read_us(CLOCK_BOOTTIME);
+	hold_release(session->backend, &request, &self, 0, 0, err);
+	released_us = clock_read_us(CLOCK_BOOTTIME) - start_us;
+	if (findings && !err->kind)
 		findings_add(findings, FINDING_OK, "probe", NULL, "acquired a lock in %.2f ms, "
 			     "connection included, and released it in %.2f ms",
-			     (double)(taken_us - start_us) / 1000,
-			     (double)(released_us - taken_us) / 1000);
-	return 0;
+			     (double)taken_us / 1000, (double)released_us / 1000);
+	if (waiter && !err->kind && !why.kind)
+		await_waiter(waiter, &second, &grant, findings, &why);
+	if (waiter)
+		hold_release(waiter, &second, &self, 0, 0, &ignored);
+	backend_close(waiter);
+	if (!err->kind)
+		*err = why;
+	return err->kind ? -1 : 0;
 }
 
 static void check_secrets(const struct session *session, struct findings *findings)

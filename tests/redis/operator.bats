@@ -435,6 +435,39 @@ replica_up() {
 	[[ -e waited ]]
 }
 
+@test "a user who may not wake frees the lock at its release, and check reports it" {
+	local user
+	private_redis
+	redis_at "$P_DIR" acl setuser quiet on '>pw' '~*' '&*' +@all -publish
+	redis_at "$P_DIR" acl setuser deaf on '>pw' '~*' resetchannels +@all
+	for user in quiet deaf; do
+		# Its waiter is woken by nobody, and tries each 5 s.
+		"$DLOCK" run -t 60s -b "redis://$user:pw@127.0.0.1:$P_PORT" "$LOCK" -- \
+			sh -c 'touch held; until [ -e end ]; do sleep 0.1; done' 2>holder &
+		HOLDER=$!
+		wait_until 10 test -e held
+		"$DLOCK" run -b "$P_URI" "$LOCK" -- touch waited &
+		WAITER=$!
+		wait_until 10 p_waiters 1
+		touch end
+		wait "$HOLDER"
+		equal "$(<holder)" ""
+		wait_until 20 test -e waited
+		wait "$WAITER"
+		rm held end waited
+	done
+	check 1 "redis://quiet:pw@127.0.0.1:$P_PORT" waiter warning 'publish'
+	check 122 "redis://deaf:pw@127.0.0.1:$P_PORT" unusable error 'channels'
+	check 1 "$P_URI" waiter ok ms
+	"$DLOCK" run -t 60s -b "$P_URI" "$LOCK" -- sh -c 'touch held; until [ -e end ]; do sleep 0.1; done' &
+	HOLDER=$!
+	wait_until 10 test -e held
+	run --separate-stderr -122 "$DLOCK" run -w 5s -b "redis://deaf:pw@127.0.0.1:$P_PORT" "$LOCK" -- true
+	one_line channels
+	touch end
+	wait "$HOLDER"
+}
+
 # bats test_tags=more
 @test "check: a password that other users can read" {
 	private_redis --requirepass Sesame8 --appendonly yes --appendfsync always

@@ -37,6 +37,8 @@ static const struct refusal {
 	{ "invalid password", ERROR_REFUSED, "wrong password" },
 	/* Of Redis 5, "Client sent AUTH, but no password is set", and of later ones. */
 	{ "AUTH", ERROR_REFUSED, "the server has no password, but the URI has one" },
+	{ "channel", ERROR_REFUSED, "this user lacks the permission for the channels that wake "
+	  "waiters; dlock-redis(7) has it" },
 	{ "NOPERM", ERROR_REFUSED,
 	  "this user lacks a permission; dlock-redis(7) lists those needed" },
 	{ "can't run this command", ERROR_REFUSED,

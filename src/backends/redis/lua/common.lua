@@ -63,7 +63,11 @@ local function all_waiters() return redis.call('ZRANGE', queue, 0, -1) end
 local function at(place) return redis.call('ZRANGE', queue, place, place)[1] end
 local function last_place() return redis.call('ZREVRANGE', queue, 0, 0, 'WITHSCORES')[2] or 0 end
 local function dequeue(who) redis.call('ZREM', queue, who) end
-local function listens(who) return redis.call('PUBSUB', 'NUMSUB', channel .. who)[2] > 0 end
+-- A user who may not ask takes each waiter for a living one.
+local function listens(who)
+  local answer = redis.pcall('PUBSUB', 'NUMSUB', channel .. who)
+  return answer.err or answer[2] > 0
+end
 
 -- Returns how many waiters are ahead.
 local function enqueue(queued_at)

@@ -97,5 +97,6 @@ end
 -- The record of a holder or waiter without one.
 local function describe() return '' end
 
-local function publish(to, text) redis.call('PUBLISH', to, text) end
+-- A user who may wake nobody still frees the lock. Its waiters check each 5 s.
+local function publish(to, text) redis.pcall('PUBLISH', to, text) end
 local function refuses() end

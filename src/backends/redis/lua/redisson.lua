@@ -12,9 +12,9 @@ local free = family == 'semaphore' and kind == 'string' and tonumber(redis.call(
 local function field_of(who) return (string.gsub(who, ':write$', '')) end
 
 -- In a cluster of Redis 7 or newer Redisson sleeps on sharded messages, and everywhere else on the
--- others. Older servers know none: an error does nothing.
+-- others. Older servers know none, and a user may lack the permission: an error does nothing.
 local function publish(to, text)
-  redis.call('PUBLISH', to, text)
+  redis.pcall('PUBLISH', to, text)
   if sharded == '1' then redis.pcall('SPUBLISH', to, text) end
 end
 
