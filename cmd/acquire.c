@@ -104,6 +104,9 @@ int command_acquire(struct session *session, struct error *err)
 	char command[64];
 	int status;
 
+	if (request->if_down == IF_DOWN_RUN)
+		return error_set(err, ERROR_USAGE, 0, "--if-down run is for 'dlock run', which has "
+				 "a command to run");
 	if (check_output(err) || (options->pid && open_process(&process, options, err)) ||
 	    signals_init(&signals, err))
 		return -1;

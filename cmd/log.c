@@ -310,7 +310,7 @@ static void report_not_obtained(const struct run_result *result)
 {
 	const struct wait_state *wait = &result->wait;
 	char holder[HOLDER_DESCRIPTION_SIZE], down[TIMED_SIZE], text[1200];
-	const char *why = "the backend gave no answer within the time to wait";
+	const char *why = "it is taken, or others wait for it";
 
 	if (result->replaced)
 		why = holder_describe_newer(&wait->holder, holder, sizeof(holder));

@@ -51,7 +51,7 @@ static const char exit_statuses[] =
 	"  0-255   the command's own: it ran, and the lock was held throughout\n"
 	"  128+N   signal N killed the command; the lock was held throughout\n"
 	"  121     the command was stopped by --max-run or --until\n"
-	"  122     the backend cannot be reached, or refuses\n"
+	"  122     the backend cannot be reached, gives no answer, or refuses\n"
 	"  123     the lock was lost while it was held\n"
 	"  124     the lock was not obtained in time, or with -n at once (see -E)\n"
 	"  125     dlock itself failed: usage, configuration, internal error\n"
@@ -95,7 +95,8 @@ static void print_option(const struct option_row *row)
 
 	for (;; line += length + 1, used = 0) {
 		length = (int)strcspn(line, "\n");
-		printf("%*s%.*s\n", used < COLUMN ? COLUMN - used : 2, "", length, line);
+		printf("%*s%.*s\n", used < COLUMN - 1 ? COLUMN - used : 2, "", length,
+		       line);
 		if (!line[length])
 			return;
 	}

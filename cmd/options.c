@@ -4,6 +4,7 @@
 
 #include <limits.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/duration.h"
@@ -67,9 +68,9 @@ const struct option_row option_rows[] = {
 	  OPTION_CHOICE, FIELD(run.kill_on_lost), 1, 0 },
 	{ 0, "on-lost-run", "CMD", "run this shell command when the lock is lost and the command\n"
 	  "has ended", COMMAND_RUN, OPTION_TEXT, FIELD(run.on_lost_run), 1, 0 },
-	{ 0, "if-down", "fail|run", "what to do when the backend is down: fail (default), or\n"
-	  "run the command without the lock", COMMAND_RUN,
-	  OPTION_CHOICE, FIELD(run.run_if_down), 0, 0 },
+	{ 0, "if-down", "fail|run|wait", "what to do when the backend is down: fail (default),\n"
+	  "run the command without the lock (not for acquire), or wait\n"
+	  "for it until --wait ends", HOLDING_COMMANDS, OPTION_CHOICE, FIELD(run.if_down), 0, 0 },
 	{ 0, "metrics", "FILE", "write metrics of this run for Prometheus' node_exporter",
 	  COMMAND_RUN, OPTION_TEXT, FIELD(metrics), 1, 0 },
 	{ 0, "note", "TEXT", "show this text to those who are refused the lock, and in\n"
@@ -120,20 +121,22 @@ static int parse_number(const struct option_row *row, const char *text, int *val
 	return 0;
 }
 
-static int parse_choice(const struct option_row *row, const char *text, bool *chosen,
+static int parse_choice(const struct option_row *row, const char *text, unsigned char *chosen,
 			struct error *err)
 {
-	/* NOLINTNEXTLINE(clang-analyzer-core.NonNullParamChecker): such a row has an argument. */
-	const int length = (int)strcspn(row->argument, "|");
-	const char *other = row->argument + length + 1;
-	const bool is_second = !strcmp(text, other);
+	const char *word = row->argument;
+	size_t length;
 
-	*chosen = is_second != row->low;
-	if (is_second || ((int)strlen(text) == length &&
-			  !strncmp(text, row->argument, (size_t)length)))
-		return 0;
-	return error_set(err, ERROR_USAGE, 0, "'%s' is neither %.*s nor %s", text, length,
-			 row->argument, other);
+	for (int number = 0;; number++, word += length + 1) {
+		/* NOLINTNEXTLINE(clang-analyzer-core.NonNullParamChecker): it has an argument. */
+		length = strcspn(word, "|");
+		*chosen = (unsigned char)abs(row->low - number);
+		if (strlen(text) == length && !strncmp(text, word, length))
+			return 0;
+		if (!word[length])
+			return error_set(err, ERROR_USAGE, 0, "'%s' is not one of %s", text,
+					 row->argument);
+	}
 }
 
 /* Move a URI with a password out of argv, which other users can read with ps. */

@@ -44,8 +44,8 @@ enum option_kind {
 	OPTION_TIME_OF_DAY,	/* int64_t: when the clock shows it next, in ms since the epoch */
 	OPTION_TEXT,		/* const char *: the argument, of low bytes or more */
 	OPTION_URI,		/* const char *: the argument; a password in argv is blanked */
-	OPTION_CHOICE,		/* bool: argument names two words; true for the second one,
-				 * or with low 1 for the first one */
+	OPTION_CHOICE,		/* unsigned char, or bool: the number of a word of argument from 0
+				 * on; with low 1, the first one of two is 1 */
 };
 
 struct option_row {

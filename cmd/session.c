@@ -133,6 +133,11 @@ static int work_apart(struct session *session, struct error *err)
 		continue;
 	if (WIFEXITED(end))
 		return WEXITSTATUS(end);
+	if (WTERMSIG(end) == SESSION_LATE_SIGNAL) {
+		error_set(err, ERROR_UNAVAILABLE, 0, "%s: no answer within the time of --wait",
+			  session->settings.location);
+		return log_fail(err);
+	}
 	/* The reader of the output has gone, as in `dlock status | head`. */
 	if (WTERMSIG(end) == SIGPIPE)
 		signals_exit(SIGPIPE, false);
@@ -172,7 +177,8 @@ int session_run(const struct command *command, const struct options *options)
 		status = command->work(&session, &err);
 	} else if (!session_begin(&session, &err)) {
 		/* The keeper of acquire is a child already, and getppid() must be the caller. */
-		if (session.options.run.driver->module && command->bit != COMMAND_ACQUIRE)
+		if (command->bit == COMMAND_WAIT ||
+		    (session.options.run.driver->module && command->bit != COMMAND_ACQUIRE))
 			status = work_apart(&session, &err);
 		if (status < 0)
 			status = command->work(&session, &err);

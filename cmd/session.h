@@ -17,6 +17,9 @@
 #include "log.h"
 #include "options.h"
 
+/* Ends a command that session_run() has forked when the time of --wait is over. */
+#define SESSION_LATE_SIGNAL SIGVTALRM
+
 /* Room for a word of the command line in a message. Longer words are cut. */
 #define SHOWN_SIZE 160
 

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* The command wait polls locks until nobody holds any of them. */
 #include <poll.h>
+#include <signal.h>
 
+#include "base/kernel_timer.h"
 #include "lock/hold.h"
 #include "session.h"
 
@@ -11,6 +13,9 @@
 #define PAUSE_LAST_LOCAL_MS 100
 
 #define TICK_MS 1000
+
+/* Ends this process when --wait is over: the resolver knows no limit. */
+static struct kernel_timer limit = { .at_ms = CLOCK_NEVER };
 
 /* Sleep, with a live line that changes each second. */
 static void sleep_until(int64_t until_ms, int64_t started_ms, struct wait_state *state)
@@ -34,6 +39,19 @@ static int64_t next_pause(const struct session *session, const struct rows *view
 	return pause_ms > PAUSE_FIRST_MS ? pause_ms : PAUSE_FIRST_MS;
 }
 
+/* Limit a request to what is left. With -w 0 the one that is made may take as long as it needs. */
+static void limit_call(const struct session *session, int64_t until_ms)
+{
+	struct backend *backend = session->backend;
+	int64_t left_ms = until_ms - (clock_boot_ms() - LATE_REQUEST_MS);
+
+	if (!session->options.run.wait_ms)
+		return;
+	left_ms = left_ms > 1 ? left_ms : 1;
+	backend->timeout_ms = clock_earlier(backend->timeout_ms, left_ms);
+	backend->connect_timeout_ms = clock_earlier(backend->connect_timeout_ms, left_ms);
+}
+
 /*
  * Wait until nobody holds the session's lock, and report who does at until_ms. Sets *slept if it
  * was not free at once. Returns 0: it is free; 1: it is held; -1 with *err.
@@ -45,11 +63,15 @@ static int wait_for_lock(struct session *session, int64_t started_ms, int64_t un
 	struct wait_state *wait = &result.wait;
 	struct rows view;
 	int64_t pause_ms = 0;
-	int failed;
+	bool failed;
 
 	if (session_connect(session, err))
 		return -1;
-	while (!(failed = hold_show(session->backend, session->name, "", &view, err))) {
+	for (;;) {
+		limit_call(session, until_ms);
+		failed = hold_show(session->backend, session->name, "", &view, err);
+		if (failed)
+			break;
 		run_view(wait, &view);
 		pause_ms = next_pause(session, &view, pause_ms);
 		rows_finish(&view);
@@ -59,7 +81,10 @@ static int wait_for_lock(struct session *session, int64_t started_ms, int64_t un
 		sleep_until(clock_earlier(clock_boot_ms() + pause_ms, until_ms), started_ms, wait);
 	}
 	log_waiting(NULL);
-	if (failed)
+	if (failed || wait->holder_known)
+		kernel_timer_set(&limit, CLOCK_NEVER);
+	/* The last of several requests had little time. */
+	if (failed && !(wait->holder_known && clock_boot_ms() >= until_ms))
 		return -1;
 	if (wait->holder_known)
 		return log_failed_run(&result, 1);
@@ -71,13 +96,16 @@ static int wait_for_lock(struct session *session, int64_t started_ms, int64_t un
 int command_wait(struct session *session, struct error *err)
 {
 	const struct options *options = &session->options;
-	const int64_t started_ms = clock_boot_ms();
+	const int64_t started_ms = clock_boot_ms(), wait_ms = options->run.wait_ms;
 	int64_t until_ms = CLOCK_NEVER;
 	int result = 0, at = 0;
 	bool slept;
 
-	if (options->run.wait_ms != CLOCK_NEVER)
-		until_ms = started_ms + options->run.wait_ms;
+	if (wait_ms != CLOCK_NEVER)
+		until_ms = started_ms + wait_ms;
+	if (wait_ms && wait_ms != CLOCK_NEVER &&
+	    !kernel_timer_open(&limit, CLOCK_BOOTTIME, SESSION_LATE_SIGNAL, 0))
+		kernel_timer_set(&limit, until_ms + LATE_RESULT_MS + LATE_CLEANUP_MS);
 	/* Until all are free, one after the other without a pause. */
 	for (int seen = 0; !result && seen < options->operand_count; seen = slept ? 1 : seen + 1) {
 		slept = false;

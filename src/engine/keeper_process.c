@@ -225,11 +225,20 @@ static int64_t retained_for(const struct keeping *k)
 	return shared_keep_ms(k->s->shared, k->s->run);
 }
 
-/* Reset the timeouts of the backend's calls, which a lease has shortened. */
+/* Limit the timeouts of the backend's calls to what is left. False: nothing is. */
+static bool limit_calls(struct keeping *k, int64_t left_ms)
+{
+	if (left_ms <= 0)
+		return false;
+	k->backend->timeout_ms = clock_earlier(left_ms, k->timeout_ms);
+	k->backend->connect_timeout_ms = clock_earlier(left_ms, k->connect_timeout_ms);
+	return true;
+}
+
+/* Reset these timeouts, which a lease or the limit of a wait has shortened. */
 static void reset_timeouts(struct keeping *k)
 {
-	k->backend->timeout_ms = k->timeout_ms;
-	k->backend->connect_timeout_ms = k->connect_timeout_ms;
+	limit_calls(k, CLOCK_NEVER);
 }
 
 /* Renew once, and store k->text if it has changed. */
@@ -802,7 +811,7 @@ static void __attribute__((noreturn)) lose_and_exit(struct keeping *k)
 #define RECONNECT_LAST_MS  2000
 /* The least pause between two views of a lock while waiting. */
 #define VIEW_EACH_MS	   1000
-/* The time for a server to come back, even if leases are shorter. */
+/* The time for a server to come back with --if-down run, even if leases are shorter. */
 #define PATIENCE_MS	   30000
 
 /* Release a lock that no command has used, and that has no minimum hold. */
@@ -915,9 +924,22 @@ static bool await_turn(struct keeping *k, int64_t retry_ms, bool with_backend)
 }
 
 /*
- * Handle a failed try. A queued waiter tries again for one TTL or PATIENCE_MS, whichever is longer,
- * because a server may restart or fail over. A first try, or a refusal, fails at once.
+ * Is a failed try repeated? A waiter that had an answer goes on through all that a server may say,
+ * with --if-down run for one TTL or PATIENCE_MS, whichever is longer: by then no lease is left.
  */
+static bool tries_again(const struct keeping *k, bool in_line, int64_t down_ms)
+{
+	const enum error_kind kind = k->event.error.kind;
+	const enum if_down if_down = k->s->run->if_down;
+
+	if (!in_line)
+		return kind == ERROR_UNAVAILABLE && if_down == IF_DOWN_WAIT && k->request.queue;
+	if (if_down == IF_DOWN_RUN && down_ms > PATIENCE_MS && down_ms > k->request.ttl_ms)
+		return false;
+	return kind == ERROR_UNAVAILABLE || kind == ERROR_REFUSED;
+}
+
+/* Handle a failed try: try again later, or clean up and end the process. */
 static void acquire_failed(struct keeping *k, bool in_line, int64_t *down_since_ms,
 			   int64_t *pause_ms)
 {
@@ -932,15 +954,16 @@ static void acquire_failed(struct keeping *k, bool in_line, int64_t *down_since_
 		*down_since_ms = now;
 		*pause_ms = RECONNECT_FIRST_MS;
 	}
-	if (!in_line || k->event.error.kind != ERROR_UNAVAILABLE ||
-	    now - *down_since_ms >
-		    (k->request.ttl_ms > PATIENCE_MS ? k->request.ttl_ms : PATIENCE_MS)) {
+	if (!tries_again(k, in_line, now - *down_since_ms)) {
 		struct error ignored;
 
 		/* A request without a reply may have left an entry: remove it. */
 		k->backend->cancel_fd = -1;
-		if (atomic_load(&k->s->shared->engaged))
+		reset_timeouts(k);
+		if (atomic_load(&k->s->shared->engaged)) {
+			send_event(k, KEEPER_FAILED);
 			hold_release(k->backend, &k->request, &k->self, 0, 0, &ignored);
+		}
 		send_and_exit(k, KEEPER_FAILED);
 	}
 	/* The same message is sent once. */
@@ -966,17 +989,25 @@ static void mark_engaged(struct keeping *k)
 		send_and_exit(k, KEEPER_BUSY);
 }
 
+/* Return the time that is left for a request of the wait. */
+static int64_t wait_left(const struct keeping *k)
+{
+	return k->s->limit_ms - (clock_boot_ms() - LATE_REQUEST_MS);
+}
+
 static enum outcome try_once(struct keeping *k, struct grant *grant)
 {
 	const struct backend_ops *ops = k->backend->ops;
 	struct error *err = &k->event.error;
 
 	k->backend->cancel_fd = k->fd;
+	limit_calls(k, wait_left(k));
 	if (!atomic_load(&k->s->shared->engaged)) {
 		if (ops->connect && ops->connect(k->backend, &k->request, err))
 			return OUTCOME_ERROR;
 		mark_engaged(k);
 	}
+	limit_calls(k, wait_left(k));
 	*grant = (struct grant){ .hold_fd = -1 };
 	return hold_acquire(k->backend, &k->request, grant, err);
 }
@@ -991,6 +1022,7 @@ static void try_until_held(struct keeping *k, struct grant *grant)
 		switch (try_once(k, grant)) {
 		case OUTCOME_HELD:
 			k->backend->cancel_fd = -1;
+			reset_timeouts(k);
 			k->hold_fd = grant->hold_fd;
 			publish_lease(k, grant);
 			return;
@@ -1012,7 +1044,9 @@ static void try_until_held(struct keeping *k, struct grant *grant)
 			free(grant->newer);
 			send_and_exit(k, KEEPER_REPLACED);
 		case OUTCOME_ERROR:
-			acquire_failed(k, in_line, &down_since_ms, &pause_ms);
+			/* A refused fence is that of a hold. */
+			acquire_failed(k, in_line && grant->fence < BACKEND_FENCE_END,
+				       &down_since_ms, &pause_ms);
 			break;
 		}
 	}
@@ -1311,22 +1345,15 @@ static int64_t next_renewal(const struct keeping *k, const struct grant *grant, 
 }
 
 /*
- * Limit a renewal to the time when the command must be dead, because the release comes next, or
- * when a daemon must signal its process. False: it is too late to begin one.
+ * Return the deadline of a renewal: when the command must be dead, because the release comes next,
+ * or when a daemon must signal its process.
  */
-static bool limit_calls(struct keeping *k)
+static int64_t renewal_deadline(const struct keeping *k)
 {
 	const struct lease_span lease = shared_lease(k->s->shared);
-	int64_t deadline_ms = lease_stop(lease, k->s->run->kill_after_ms).kill_ms, left_ms;
 
-	if (k->listener >= 0)
-		deadline_ms = next_deadline(k);
-	left_ms = deadline_ms - clock_boot_ms();
-	if (left_ms <= 0)
-		return false;
-	k->backend->timeout_ms = clock_earlier(left_ms, k->timeout_ms);
-	k->backend->connect_timeout_ms = clock_earlier(left_ms, k->connect_timeout_ms);
-	return true;
+	return k->listener >= 0 ? next_deadline(k)
+				: lease_stop(lease, k->s->run->kill_after_ms).kill_ms;
 }
 
 /* Renew once, or verify with --no-renew. */
@@ -1351,7 +1378,7 @@ static bool renew_lease(struct keeping *k, struct grant *grant, int64_t *next_ms
 	const int64_t asked_ms = clock_boot_ms();
 
 	*next_ms = CLOCK_NEVER;
-	if (!limit_calls(k)) {
+	if (!limit_calls(k, renewal_deadline(k) - clock_boot_ms())) {
 		k->trouble = true;
 		return true;
 	}

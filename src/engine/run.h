@@ -109,6 +109,24 @@ struct run_hooks {
 	enum level least;	/* messages below this level are not reported */
 };
 
+/*
+ * What to do when the backend is down (ERROR_UNAVAILABLE) and has not answered yet. A waiter that
+ * had an answer goes on waiting; with RUN, it runs the command after one TTL or PATIENCE_MS.
+ */
+enum if_down {
+	IF_DOWN_FAIL,
+	IF_DOWN_RUN,		/* the command, without the lock */
+	IF_DOWN_WAIT,		/* try again until the wait ends */
+};
+
+/*
+ * After the limit of the wait: until when a request may take, until when the supervisor waits for
+ * its result if the backend has not answered yet, and for how long the keeper cleans up then.
+ */
+#define LATE_REQUEST_MS 50
+#define LATE_RESULT_MS 100
+#define LATE_CLEANUP_MS 300
+
 struct run_request {
 	const struct backend_driver *driver;
 	const struct uri *uri;
@@ -135,7 +153,7 @@ struct run_request {
 	bool kill_on_lost;		/* the command, or by TERM the process */
 	const char *on_lost_run;	/* for sh -c, when the lock was lost; NULL: none */
 	bool wait_for_leftovers;	/* keep the lock until the command's leftovers end */
-	bool run_if_down;
+	unsigned char if_down;		/* enum if_down */
 };
 
 enum run_end {

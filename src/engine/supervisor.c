@@ -159,12 +159,13 @@ void supervisor_overdue(struct supervisor *s, bool max_run)
 
 enum acquired supervisor_fail(struct supervisor *s, const struct error *err)
 {
-	if (err->kind == ERROR_UNAVAILABLE && s->run->run_if_down) {
+	if (err->kind == ERROR_UNAVAILABLE && s->run->if_down == IF_DOWN_RUN) {
 		supervisor_report(s, EVENT_UNPROTECTED, LEVEL_ERROR, "%s; running without the lock",
 				  err->message);
 		s->protected = false;
-		/* The keeper has sent the reason, and ends. */
+		/* The keeper has sent the reason, and has cleaned up if the server has let it. */
 		child_end(&s->keeper.child);
+		keeper_drop_hold(&s->keeper);
 		return ACQUIRED_YES;
 	}
 	s->result->end = RUN_FAILED;
@@ -313,12 +314,15 @@ int supervisor_init(struct supervisor *s, const struct run_request *run,
 		.continue_ms = CLOCK_NEVER, .force_ms = CLOCK_NEVER,
 		.identity = uri_identity(run->uri),
 		.started_ms = clock_boot_ms(), .terminal = { .fd = -1 },
+		.limit_ms = CLOCK_NEVER, .late_ms = LATE_RESULT_MS,
 		.request = { .name = run->name, .ttl_ms = run->ttl_ms,
 			     .mode = run->mode, .slots = run->slots,
 			     .queue = run->wait_ms > 0, .replaces = run->replaces },
 	};
 	*result = (struct run_result){ .wait = { .began_ms = s->started_ms, .ahead = -1 },
 				       .facts = { .began_ms = s->started_ms } };
+	if (run->wait_ms && run->wait_ms != CLOCK_NEVER)
+		s->limit_ms = s->started_ms + run->wait_ms;
 	s->request.token = s->token;
 	s->request.text = s->text;
 	holder_self(&s->self, run->command);
@@ -481,14 +485,18 @@ static enum acquired handle_acquiring(struct supervisor *s, const struct keeper_
 
 	switch (event->type) {
 	case KEEPER_HELD:
+		report_reachable(s);
 		return check_offer(s);
 	case KEEPER_WITHDRAWN:
 		supervisor_log(s, LEVEL_STEP,
 			       "dlock was stopped when its turn came; back in the queue");
+		s->late_ms = 0;
 		keeper_order(&s->keeper, KEEPER_ORDER_RETRY);
 		return ACQUIRED_NOT_YET;
 	case KEEPER_WAITING:
 		report_reachable(s);
+		s->late_ms = 0;
+		s->down = (struct error){ .kind = ERROR_NONE };
 		store_wait(s, &event->wait);
 		if (result->done)
 			break;
@@ -504,14 +512,19 @@ static enum acquired handle_acquiring(struct supervisor *s, const struct keeper_
 		result->wait.since_ms = 0;
 		break;
 	case KEEPER_RETRYING:
-		supervisor_report(s, EVENT_UNREACHABLE, LEVEL_STEP, "%s; trying again",
+		/* Somebody has to do something about a refusal. */
+		supervisor_report(s, EVENT_UNREACHABLE, event->error.kind == ERROR_REFUSED
+				  ? LEVEL_WARNING : LEVEL_STEP, "%s; trying again",
 				  event->error.message);
+		s->down = event->error;
 		if (!result->wait.down_since_ms)
 			result->wait.down_since_ms = clock_boot_ms();
 		s->hooks->waiting(&s->result->wait);
 		return ACQUIRED_NOT_YET;
 	case KEEPER_FAILED:
-		return supervisor_fail(s, &event->error);
+		s->down = event->error;
+		s->late_ms = LATE_RESULT_MS + LATE_CLEANUP_MS;
+		return event->last ? supervisor_fail(s, &s->down) : ACQUIRED_NOT_YET;
 	case KEEPER_GONE:
 		supervisor_keeper_died(s, &err);
 		return supervisor_fail(s, &err);
@@ -525,8 +538,9 @@ static enum acquired handle_acquiring(struct supervisor *s, const struct keeper_
 void supervisor_give_up(struct supervisor *s)
 {
 	/* The entry of a dead waiter delays others, and a run that is done is in no hurry. */
-	const int64_t grace_ms = s->result->done ? 2 * s->timeout_ms + KEEPER_GRACE_MS
-						 : INTERRUPTED_GRACE_MS;
+	const int64_t now_ms = clock_boot_ms(), limit_ms = s->limit_ms > now_ms ? s->limit_ms : now_ms;
+	int64_t until_ms = now_ms + (s->result->done ? 2 * s->timeout_ms + KEEPER_GRACE_MS
+						     : INTERRUPTED_GRACE_MS);
 	struct keeper_event event;
 	struct error ignored = { 0 };
 
@@ -538,8 +552,10 @@ void supervisor_give_up(struct supervisor *s)
 		child_end(&s->keeper.child);
 		return;
 	}
+	if (s->result->end != RUN_INTERRUPTED)
+		until_ms = clock_earlier(until_ms, add_duration(LATE_CLEANUP_MS, limit_ms));
 	keeper_order(&s->keeper, KEEPER_ORDER_RELEASE);
-	if (supervisor_await_last(s, clock_boot_ms() + grace_ms, &event) &&
+	if (supervisor_await_last(s, until_ms, &event) &&
 	    event.type == KEEPER_BUSY && event.wait.holder_known)
 		store_wait(s, &event.wait);
 	/* Another keeper removes the queue entry of one that was killed. */
@@ -549,38 +565,51 @@ void supervisor_give_up(struct supervisor *s)
 	child_end(&s->keeper.child);
 }
 
+/* The limit has come: only a backend that has said so has a lock that is taken. */
+static enum acquired end_wait(struct supervisor *s)
+{
+	char text[DURATION_TEXT_SIZE], location[URI_LOCATION_SIZE];
+
+	if (!s->late_ms) {
+		s->result->end = RUN_NOT_OBTAINED;
+		return ACQUIRED_NO;
+	}
+	/* A keeper that cleans up has had its time. */
+	s->last_word.last = s->late_ms > LATE_RESULT_MS;
+	if (s->down.kind == ERROR_NONE)
+		error_set(&s->down, ERROR_UNAVAILABLE, 0, "%s: no answer within the %s of --wait",
+			  uri_location(s->run->uri, s->run->driver->port, location),
+			  duration_format(s->run->wait_ms, text, sizeof(text)));
+	return supervisor_fail(s, &s->down);
+}
+
 static enum acquired wait_for_lock(struct supervisor *s)
 {
-	int64_t until_ms = add_duration(s->started_ms, s->run->wait_ms), tick_ms;
+	int64_t until_ms, tick_ms = add_duration(s->started_ms, s->hooks->tick_ms);
 	enum acquired acquired = ACQUIRED_NOT_YET;
 	struct keeper_event event;
 	struct error err = { 0 };
 
-	/* With -n the keeper tries once, which may take the timeout of a request. */
-	if (s->run->wait_ms == 0)
-		until_ms = CLOCK_NEVER;
-	tick_ms = add_duration(s->started_ms, s->hooks->tick_ms);
 	while (acquired == ACQUIRED_NOT_YET) {
+		until_ms = add_duration(s->late_ms, s->limit_ms);
 		supervisor_sleep(s, clock_earlier(until_ms, tick_ms));
 		if (supervisor_interrupted(s))
 			return ACQUIRED_NO;
 		while (acquired == ACQUIRED_NOT_YET && keeper_event(&s->keeper, &event)) {
-			acquired = handle_acquiring(s, &event);
-			if (acquired == ACQUIRED_NO)
+			if (event.last)
 				s->last_word = event;
+			acquired = handle_acquiring(s, &event);
 		}
 		supervisor_check_guard(s);
 		if (acquired == ACQUIRED_NOT_YET && ipc_has_failed(&err))
 			acquired = supervisor_fail(s, &err);
 		if (acquired != ACQUIRED_NOT_YET)
 			break;
-		if (clock_boot_ms() >= until_ms) {
-			s->result->end = RUN_NOT_OBTAINED;
-			return ACQUIRED_NO;
-		}
+		if (clock_boot_ms() >= add_duration(s->late_ms, s->limit_ms))
+			return end_wait(s);
 		if (clock_boot_ms() >= tick_ms) {
 			tick_ms = add_duration(clock_boot_ms(), s->hooks->tick_ms);
-			if (s->result->wait.holder_known)
+			if (s->result->wait.holder_known || s->result->wait.down_since_ms)
 				s->hooks->waiting(&s->result->wait);
 		}
 	}

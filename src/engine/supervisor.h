@@ -71,6 +71,10 @@ struct supervisor {
 	bool protected;			/* the lock is, or was, held */
 	bool joined;			/* by an outer hold, whose token is in the environment */
 	int64_t started_ms;
+	int64_t limit_ms;		/* of the wait; CLOCK_NEVER: none, or tried only once */
+	/* How long after it the wait ends; 0: the backend has said that the lock is taken. */
+	int64_t late_ms;
+	struct error down;		/* why the backend cannot be used; kind NONE: not known */
 	bool has_exited;		/* the guard has reported the command's end */
 	bool reaped;			/* result->status is valid */
 	bool awaits_leftovers;		/* the command has ended; its leftovers keep the lock */

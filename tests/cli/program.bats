@@ -22,6 +22,25 @@ prepare() {
 	equal "$stderr" ""
 }
 
+@test "no answer within -w: 122 with the reason on every server, never the status of -E" {
+	local at pids=() errs=() i
+	tool listener
+	for at in redis://H redlock://H,127.0.0.2,127.0.0.3 redis+sentinel://H/m redis+cluster://H \
+		zookeeper://H mysql://u@H/db; do
+		at=${at/H/127.0.0.1:$TOOL_PORT}
+		start "$DLOCK" run -q -w 1s -E 0 -b "$at" "$LOCK" -- touch ran
+		pids+=("$PID") errs+=("$ERR")
+		start "$DLOCK" wait -q -w 1s -E 0 -b "$at" "$LOCK"
+		pids+=("$PID") errs+=("$ERR")
+	done
+	for i in "${!pids[@]}"; do
+		join "${pids[i]}" 10
+		equal "$status" 122 "$i: $(<"${errs[i]}")"
+		has_line "${errs[i]}" '^dlock: .*127\.0\.0\.'
+	done
+	[[ ! -e ran ]]
+}
+
 @test "a host by name and one by address share their locks" {
 	hold -b "$NAMED" --
 	run --separate-stderr "$DLOCK" run -n -b "$REDIS" "$LOCK" -- true

@@ -996,6 +996,54 @@ private_etc() {
 	matches "$stderr" 'unprotected|without'
 }
 
+@test "--if-down wait: a run waits for a server that starts later; without one it ends with 122 after -w" {
+	private_redis
+	redis_stop "$P_DIR"
+	start "$DLOCK" run -v --if-down wait -w 60s -b "$P_URI" "$LOCK" -- touch ran
+	local waiter=$PID err=$ERR
+	timed "$DLOCK" run -q --if-down wait -w 2s -E 0 -b "$P_URI" "$LOCK" -- touch never
+	equal "$status" 122
+	one_line 'refused$'
+	took "$MS" 1900 3200
+	wait_until 5 has_line "$err" 'refused; trying again$'
+	run -122 "$DLOCK" run -n --if-down wait -b "$P_URI" "$LOCK" -- touch never
+	run -125 "$DLOCK" acquire --if-down run -b "$P_URI" "$LOCK"
+	redis_launch "$P_DIR" "$P_PORT"
+	SERVICES+=("$(<"$P_DIR/pid")")
+	join "$waiter" 15
+	equal "$status" 0
+	has_line "$err" 'the server is reached again'
+	[[ -e ran && ! -e never ]]
+}
+
+@test "--if-down run and wait: a wrong password is 122" {
+	local how
+	private_redis --requirepass Sesame8
+	for how in run wait; do
+		run --separate-stderr -122 "$DLOCK" run --if-down $how -w 60s -b "redis://:no@127.0.0.1:$P_PORT" "$LOCK" -- touch ran
+		one_line 'wrong'
+	done
+	[[ ! -e ran ]]
+}
+
+@test "a server that hangs: -w holds, and is followed by 122 with the reason, or by --if-down run" {
+	private_redis
+	kill -STOP "$P_PID"
+	timed "$DLOCK" run -q -w 1s -E 0 -b "$P_URI" "$LOCK" -- touch ran
+	equal "$status" 122
+	one_line 'no answer'
+	took "$MS" 950 1800
+	run --separate-stderr -122 "$DLOCK" acquire -w 1s -E 0 -b "$P_URI" "$LOCK"
+	timed "$DLOCK" wait -q -w 1s -E 0 -b "$P_URI" "$LOCK"
+	equal "$status" 122
+	one_line 'no answer'
+	took "$MS" 950 1800
+	[[ ! -e ran ]]
+	run --separate-stderr -9 "$DLOCK" run -w 1s --if-down run -b "$P_URI" "$LOCK" -- sh -c 'exit 9'
+	one_line 'running without the lock$'
+	kill -CONT "$P_PID"
+}
+
 # bats test_tags=more
 @test "--if-down run: dlock sleeps while the command runs" {
 	start "$DLOCK" run --if-down run -b redis://127.0.0.1:1 "$LOCK" -- sh -c 'echo ready; exec sleep 300'

@@ -229,9 +229,11 @@ refused() {
 	zn expire "$session" || wait_until 5 ended "$waiter"
 	zn protect "$NODE" rwcda digest:eve:0123456789abcdefghijklmnopq=
 	kill -TERM "$COMMAND"
+	# It had an answer before, and waits for another one.
+	wait_until 15 has_line "$err" 'NoAuth.*; trying again$'
+	kill -TERM "$waiter"
 	join "$waiter" 15
-	equal "$status" 122 "status of the waiter ($(<"$err"))"
-	has_line "$err" 'NoAuth'
+	equal "$status" 143 "status of the waiter ($(<"$err"))"
 	[[ ! -e ran ]]
 	join "$HOLDER"
 }
