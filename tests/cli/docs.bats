@@ -96,36 +96,50 @@ mdoc_items() {
 
 # ---- what completions offer: words on standard output, one a line
 
-# lines of standard input to complete, each by a bash of its own
-bash_offers() {
+# bash_start [LIBRARY]: starts a bash with the completion, and with that of other programs if LIBRARY is
+# the file of the bash-completion package. Each line is completed in a subshell.
+bash_start() {
 	cat >bash-driver <<-'DRIVER'
 		if [[ -n ${LIBRARY-} ]]; then
 			source "$LIBRARY"
 		fi
 		source "$COMPLETIONS/dlock.bash"
-		COMP_LINE=$1 COMP_POINT=${#1} COMP_TYPE=9 COMP_KEY=9 COMP_WORDS=()
 		# bash sets this for a terminal, and splits by it
 		COMP_WORDBREAKS=$' \t\n"\'><=;|&(:'
-		rest=$1
-		while [[ $rest =~ ^[[:space:]]*([:=]+|[^[:space:]:=]+)(.*)$ ]]; do
-			COMP_WORDS+=("${BASH_REMATCH[1]}")
-			rest=${BASH_REMATCH[2]}
-		done
-		if [[ $1 == *[[:space:]] ]]; then
-			COMP_WORDS+=('')
-		fi
-		COMP_CWORD=$((${#COMP_WORDS[@]} - 1))
-		COMPREPLY=()
-		_dlock dlock "${COMP_WORDS[COMP_CWORD]}" "${COMP_WORDS[COMP_CWORD - 1]}"
-		for word in "${COMPREPLY[@]}"; do
-			printf '%s\n' "${word% }"
+		complete_line() {
+			COMP_LINE=$1 COMP_POINT=${#1} COMP_TYPE=9 COMP_KEY=9 COMP_WORDS=()
+			rest=$1
+			while [[ $rest =~ ^[[:space:]]*([:=]+|[^[:space:]:=]+)(.*)$ ]]; do
+				COMP_WORDS+=("${BASH_REMATCH[1]}")
+				rest=${BASH_REMATCH[2]}
+			done
+			if [[ $1 == *[[:space:]] ]]; then
+				COMP_WORDS+=('')
+			fi
+			COMP_CWORD=$((${#COMP_WORDS[@]} - 1))
+			COMPREPLY=()
+			_dlock dlock "${COMP_WORDS[COMP_CWORD]}" "${COMP_WORDS[COMP_CWORD - 1]}"
+			echo "${#COMPREPLY[@]}"
+			for word in "${COMPREPLY[@]}"; do
+				printf '%s\n' "${word% }"
+			done
+		}
+		while IFS= read -r line; do
+			(complete_line "$line" </dev/null)
 		done
 	DRIVER
-	bash --norc bash-driver "$1"
+	coproc COMPLETER { LIBRARY=${1-} exec bash --norc bash-driver 3>&- 4>&-; }
+	STARTED+=("$COMPLETER_PID")
+}
+
+bash_offers() {
+	[[ -n ${COMPLETER_PID-} ]] || bash_start
+	ask_completer "$1"
 }
 
 bash_library_offers() {
-	LIBRARY=/usr/share/bash-completion/bash_completion bash_offers "$1"
+	[[ -n ${COMPLETER_PID-} ]] || bash_start /usr/share/bash-completion/bash_completion
+	ask_completer "$1"
 }
 
 # ask_completer LINE: what the shell offers that runs as a coprocess, and answers each line with the
