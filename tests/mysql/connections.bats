@@ -28,8 +28,8 @@ load strategies
 		"$DLOCK" setup
 		locks "$MYSQL_DIR" "LOCK TABLES $table READ"
 		# The server lets the statement wait for longer than dlock waits for the answer.
-		DLOCK_BACKEND+="&timeout=300ms"
-		run "$DLOCK" run -w 1s "$LOCK" -- touch ran
+		DLOCK_BACKEND+="&timeout=1s"
+		run "$DLOCK" run -w 2s "$LOCK" -- touch ran
 		matches "$status" '^12[24]$' "$STRATEGY"
 		pause 0.2
 		not tries "$table" || fail "$STRATEGY: it still tries"
@@ -142,14 +142,14 @@ refused_1040() {
 	via_proxy
 	for strategy in "${ALL[@]}"; do
 		on "$strategy" "$PROXY"
-		hold -t 3s -k 300ms --
+		hold -t 6s -k 500ms --
 		contend "$COMMAND"
 		wait_until 5 queue_or_table 1
 		proxy cut
 		if [[ ${SESSIONS[*]} == *$strategy* ]]; then
-			lost 3
+			lost 5
 		else
-			holds_for 4000 alive "$COMMAND"
+			holds_for 7000 alive "$COMMAND"
 			release
 		fi
 		met_nobody
@@ -160,11 +160,11 @@ refused_1040() {
 	via_proxy
 	for strategy in "${ALL[@]}"; do
 		on "$strategy" "$PROXY"
-		hold -t 2s -k 500ms -- "$TOOLS/witness" -i -l "$T/log.$strategy"
+		hold -t 4s -k 500ms -- "$TOOLS/witness" -i -l "$T/log.$strategy"
 		DLOCK_BACKEND=${DLOCK_BACKEND/$PROXY/$MYSQL} contend "$COMMAND"
 		proxy blackhole
 		lost
-		met_nobody
+		met_nobody 15
 		proxy cut
 		proxy pass
 	done

@@ -11,14 +11,14 @@ load strategies
 	private_mysql
 	for strategy in "${ROWS[@]}" advisory row; do
 		on "$strategy" "$P_URI"
-		hold -t 2s -k 300ms --
+		hold -t 4s -k 500ms --
 		pmy "SET GLOBAL read_only = 1"
 		lost
 		run --separate-stderr -122 "$DLOCK" run -w 2s "$LOCK" -- touch ran
 		one_line 'read-only.*primary'
 		[[ ! -e ran ]]
 		pmy "SET GLOBAL read_only = 0"
-		wait_until 5 is_free
+		wait_until 8 is_free
 	done
 }
 

@@ -12,7 +12,7 @@ load strategies
 @test "kill -9 of the keeper: nobody gets in while the command runs, which is dead in time" {
 	for strategy in "${ALL[@]}"; do
 		on "$strategy"
-		hold -t 3s -k 500ms -- "$TOOLS/witness" -i -l "$T/log.$strategy"
+		hold -t 5s -k 500ms -- "$TOOLS/witness" -i -l "$T/log.$strategy"
 		keeper_of "$HOLDER"
 		contend "$COMMAND"
 		kill -KILL "$KEEPER"
@@ -56,7 +56,7 @@ load strategies
 @test "keeper stopped: the command is dead before the server lets another one in" {
 	for strategy in "${ALL[@]}"; do
 		on "$strategy"
-		hold -t 2s -k 500ms -- "$TOOLS/witness" -i -l "$T/log.$strategy"
+		hold -t 4s -k 500ms -- "$TOOLS/witness" -i -l "$T/log.$strategy"
 		keeper_of "$HOLDER"
 		contend "$COMMAND"
 		kill -STOP "$KEEPER"
@@ -70,11 +70,11 @@ load strategies
 	for strategy in "${SESSIONS[@]}"; do
 		for role in HOLDER GUARD; do
 			on "$strategy"
-			hold -t 3s -k 300ms --
+			hold -t 4s -k 500ms --
 			guard_of "$HOLDER"
 			contend "$COMMAND"
 			kill -STOP "${!role}"
-			holds_for 4000 alive "$CONTENDER"
+			holds_for 5000 alive "$CONTENDER"
 			kill -CONT "${!role}"
 			if alive "$COMMAND"; then
 				kill -TERM "$COMMAND"
@@ -262,7 +262,7 @@ hundred_interrupted() {
 	private_mysql
 	for strategy in "${ALL[@]}"; do
 		on "$strategy" "$P_URI"
-		hold -t 2s -k 500ms -- "$TOOLS/witness" -i -l "$T/log.$strategy"
+		hold -t 4s -k 500ms -- "$TOOLS/witness" -i -l "$T/log.$strategy"
 		contend "$COMMAND"
 		wait_until 5 queue_or_table 1
 		kill -STOP "$P_PID"
@@ -277,10 +277,10 @@ hundred_interrupted() {
 	private_mysql
 	for strategy in "${ALL[@]}"; do
 		on "$strategy" "$P_URI"
-		export DLOCK_BACKEND="$DLOCK_BACKEND&timeout=300ms"
-		hold -t 6s --
+		export DLOCK_BACKEND="$DLOCK_BACKEND&timeout=1s"
+		hold -t 6s -k 1s --
 		kill -STOP "$P_PID"
-		holds_for 1900 alive "$COMMAND"
+		holds_for 2300 alive "$COMMAND"
 		kill -CONT "$P_PID"
 		holds_for 4500 alive "$COMMAND"
 		is_held
@@ -305,7 +305,7 @@ hundred_interrupted() {
 		P_PID=$(<"$P_DIR/pid")
 		SERVICES+=("$P_PID")
 		if [[ ${SESSIONS[*]} == *$strategy* ]]; then
-			lost 4
+			lost
 		else
 			holds_for 2500 alive "$COMMAND"
 			is_held
@@ -319,7 +319,7 @@ hundred_interrupted() {
 	for strategy in "${ALL[@]}"; do
 		private_mysql
 		on "$strategy" "$P_URI"
-		hold -t 1500ms -k 300ms -- "$TOOLS/witness" -i -l "$T/log.$strategy"
+		hold -t 3s -k 500ms -- "$TOOLS/witness" -i -l "$T/log.$strategy"
 		mysql_stop "$P_DIR"
 		lost
 	done

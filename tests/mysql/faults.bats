@@ -31,20 +31,20 @@ dead_in_time() {
 @test "server frozen: the tree is dead before the lease ends" {
 	private_mysql
 	SERVER=$P_DIR
-	witness -b "$P_URI" -t 2s -k 500ms
+	witness -b "$P_URI" -t 4s -k 500ms
 	kill -STOP "$P_PID"
 	lost
 	kill -CONT "$P_PID"
 	dead_in_time
 	has_line log ' TERM$'
-	DLOCK_BACKEND=$P_URI wait_until 3 is_free
+	DLOCK_BACKEND=$P_URI wait_until 6 is_free
 }
 
 # bats test_tags=more
 @test "server gone: the tree is dead before the lease ends" {
 	private_mysql
 	SERVER=$P_DIR
-	witness -b "$P_URI" -t 2s
+	witness -b "$P_URI" -t 4s
 	mysql_stop "$P_DIR"
 	lost
 	mysql_launch "$P_DIR" "$P_PORT"
@@ -54,9 +54,9 @@ dead_in_time() {
 
 @test "server frozen for a moment: the command runs on" {
 	private_mysql
-	hold -b "$P_URI?timeout=500ms" -t 5s --
+	hold -b "$P_URI?timeout=1s" -t 6s -k 1s --
 	kill -STOP "$P_PID"
-	holds_for 1200 alive "$COMMAND"
+	holds_for 2300 alive "$COMMAND"
 	kill -CONT "$P_PID"
 	holds_for 5000 alive "$COMMAND"
 	release
@@ -88,9 +88,9 @@ later_than() {
 
 # bats test_tags=more
 @test "connection killed by the server, again and again: the lease stands" {
-	hold -t 3s --
+	hold -t 6s --
 	local n
-	for n in {1..12}; do
+	for n in {1..15}; do
 		kill_connections
 		holds_for 300 is_held
 	done
@@ -114,22 +114,22 @@ later_than() {
 }
 
 @test "keeper stopped: the tree is dead before the lease ends" {
-	witness -t 2s
+	witness -t 4s
 	keeper_of "$HOLDER"
 	kill -STOP "$KEEPER"
 	lost
 	dead_in_time
-	wait_until 3 is_free
+	wait_until 6 is_free
 }
 
 # bats test_tags=more
 @test "keeper killed: the tree is dead before the lease ends" {
-	witness -t 2s
+	witness -t 4s
 	keeper_of "$HOLDER"
 	kill -KILL "$KEEPER"
 	lost
 	dead_in_time
-	wait_until 3 is_free
+	wait_until 6 is_free
 }
 
 @test "row taken by another client: the command ends at once, and that client's lease stands" {
@@ -282,19 +282,19 @@ places() {
 
 @test "network black hole: the tree is dead before the lease ends" {
 	via_proxy
-	witness -b "$PROXY" -t 2s
+	witness -b "$PROXY" -t 4s
 	proxy blackhole
 	lost
 	dead_in_time
-	wait_until 3 is_free
+	wait_until 6 is_free
 }
 
 # bats test_tags=more
 @test "network slow: the lock is held, renewed and released" {
 	via_proxy
 	proxy hold 100
-	hold -b "$PROXY" -t 3s --
-	holds_for 4500 is_held
+	hold -b "$PROXY" -t 6s --
+	holds_for 5500 is_held
 	release
 	wait_until 2 only_fences
 }
@@ -319,7 +319,7 @@ places() {
 	join "$waiter" 15
 	equal "$status" 0 "the waiter: $(<"$err")"
 	[[ -e ran ]]
-	DLOCK_BACKEND=$P_URI wait_until 3 is_free
+	DLOCK_BACKEND=$P_URI wait_until 6 is_free
 }
 
 @test "too many connections: the server counts as unreachable; a waiter waits on and gets the lock" {

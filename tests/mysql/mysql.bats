@@ -41,7 +41,7 @@ life() {
 	"$DLOCK" renew "$LOCK" "$token"
 	"$DLOCK" verify "$LOCK" "$token"
 	"$DLOCK" release "$LOCK" "$token"
-	hold -t 1500ms --
+	hold -t 4s --
 	"$DLOCK" break --yes "$LOCK"
 	join "$HOLDER"
 	equal "$status" 123

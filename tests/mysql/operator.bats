@@ -22,11 +22,11 @@ load lease
 
 @test "error: a host that swallows everything, or never answers, within connect-timeout" {
 	tool listener
-	refused "127\\.0\\.0\\.1:$TOOL_PORT" "mysql://127.0.0.1:$TOOL_PORT/db?connect-timeout=400ms"
-	took "$MS" 390 3500
+	refused "127\\.0\\.0\\.1:$TOOL_PORT" "mysql://127.0.0.1:$TOOL_PORT/db?connect-timeout=1s"
+	took "$MS" 990 4000
 	tool listener ''
-	refused "127\\.0\\.0\\.1:$TOOL_PORT" "mysql://127.0.0.1:$TOOL_PORT/db?connect-timeout=400ms"
-	took "$MS" 390 3500
+	refused "127\\.0\\.0\\.1:$TOOL_PORT" "mysql://127.0.0.1:$TOOL_PORT/db?connect-timeout=1s"
+	took "$MS" 990 4000
 }
 
 # bats test_tags=more
@@ -34,9 +34,9 @@ load lease
 	private_mysql
 	via_proxy "$P_PORT"
 	"$DLOCK" run -b "$PROXY" "$LOCK" -- true
-	hold -b "$PROXY?timeout=300ms" -t 2s --
+	hold -b "$PROXY?timeout=1s" -t 4s --
 	proxy drop
-	timed "$DLOCK" verify -b "$P_URI?timeout=300ms" "$LOCK" "$TOKEN"
+	timed "$DLOCK" verify -b "$P_URI?timeout=1s" "$LOCK" "$TOKEN"
 	equal "$status" 0
 	lost
 }
@@ -68,7 +68,7 @@ load lease
 	local how uri
 	for how in drip giant results $(floods columns rows); do
 		tool hostile_mysql.py record ok "$how"
-		uri="mysql://u:p@127.0.0.1:$TOOL_PORT/db?timeout=500ms&connect-timeout=1s"
+		uri="mysql://u:p@127.0.0.1:$TOOL_PORT/db?timeout=1s&connect-timeout=1s"
 		hostile run -b "$uri" -n "$LOCK" -- touch ran
 		one_line "127\\.0\\.0\\.1:$TOOL_PORT"
 		hostile status -b "$uri" "$LOCK"

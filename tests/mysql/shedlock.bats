@@ -110,7 +110,7 @@ until_ms() {
 
 # bats test_tags=more
 @test "a holder that died: Java gets in when its lease is over" {
-	hold -t 1500ms --
+	hold -t 4s --
 	local family
 	family=$(tree "$HOLDER")
 	# They are stopped first, so that none sees another one die and releases the lock.
@@ -119,14 +119,14 @@ until_ms() {
 	# shellcheck disable=SC2086
 	kill -KILL "$HOLDER" $family
 	not java_lock 60000
-	wait_until 4 java_lock 60000
+	wait_until 8 java_lock 60000
 }
 
 @test "Java has taken the lock over: the command ends, and Java's row is not touched" {
-	hold -t 1500ms --
+	hold -t 4s --
 	my "UPDATE shedlock SET locked_by = 'java-host',
 		lock_until = TIMESTAMPADD(SECOND, 60, UTC_TIMESTAMP(3)) WHERE name = '$LOCK'"
-	join "$HOLDER" 5
+	join "$HOLDER" 8
 	equal "$status" 123
 	has_line "$HOLDER_ERR" "lost: .*somebody else"
 	between "$(until_ms)" 50000 60000

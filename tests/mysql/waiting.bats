@@ -178,12 +178,12 @@ end_sql() {
 		"$DLOCK" setup -b "$MYSQL?strategy=$strategy"
 		"$DLOCK" run -b "$MYSQL?strategy=$strategy" "$LOCK" -- true
 		start_sql "START TRANSACTION; SELECT fence FROM dlock_names WHERE name = '$LOCK' FOR UPDATE"
-		run --separate-stderr -124 "$DLOCK" run -n -b "$MYSQL?strategy=$strategy&timeout=800ms" \
+		run --separate-stderr -124 "$DLOCK" run -n -b "$MYSQL?strategy=$strategy&timeout=1s" \
 			"$LOCK" -- true
-		start "$DLOCK" run -b "$MYSQL?strategy=$strategy&timeout=800ms" "$LOCK" -- true
+		start "$DLOCK" run -b "$MYSQL?strategy=$strategy&timeout=1s" "$LOCK" -- true
 		holds_for 2500 alive "$PID"
 		end_sql
-		join "$PID" 8
+		join "$PID" 12
 		equal "$status" 0 "$strategy"
 	done
 }

@@ -228,7 +228,7 @@ as_java() {
 	took "$MS" 0 900
 	private_redis
 	kill -STOP "$P_PID"
-	run -0 "$DLOCK" run -b "redis+cluster://127.0.0.1:$P_PORT,127.0.0.1:${NODE_PORTS[2]}?timeout=300ms" \
+	run -0 "$DLOCK" run -b "redis+cluster://127.0.0.1:$P_PORT,127.0.0.1:${NODE_PORTS[2]}?timeout=1s" \
 		"$LOCK" -- true
 	timed "$DLOCK" run -b "redis+cluster://$dead" "$LOCK" -- touch ran
 	equal "$status" 122
@@ -353,7 +353,7 @@ says_state() {
 @test "slot on its way: a lock that is new waits for the end, or gives up" {
 	"$DLOCK" run "$LOCK" -- true
 	begin_move "$NODE" "$OTHER"
-	run --separate-stderr -122 "$DLOCK" run -b "$URI?connect-timeout=300ms&timeout=300ms" "$LOCK" -- touch ran
+	run --separate-stderr -122 "$DLOCK" run -b "$URI?connect-timeout=1s&timeout=1s" "$LOCK" -- touch ran
 	one_line 'moving'
 	[[ ! -e ran ]]
 	start "$DLOCK" run "$LOCK" -- echo ran
@@ -371,9 +371,9 @@ wait_in_line_of_node() {
 
 # bats test_tags=more
 @test "slot on its way for longer than the lease: the command is dead in time" {
-	hold -t 1500ms -k 300ms -- "$TOOLS/witness" -i -l log
+	hold -t 4s -k 500ms -- "$TOOLS/witness" -i -l log
 	begin_move "$NODE" "$OTHER"
-	join "$HOLDER" 6
+	join "$HOLDER" 12
 	equal "$status" 123
 	ended "$COMMAND"
 	move_keys "$NODE" "$OTHER"

@@ -75,11 +75,11 @@ node_holds() {
 }
 
 dlock_holds() {
-	hold -t 2500ms --
+	hold -t 4s --
 	tell take b "$KIND" "$LOCK" 2000 200
 	hears 'b busy'
 	tell take c "$KIND" "$LOCK" 2000 20000
-	holds_for 3500 not heard 'c held'
+	holds_for 5000 not heard 'c held'
 	alive "$COMMAND"
 	release
 	hears 'c held' 3
@@ -112,7 +112,7 @@ node_crashes() {
 }
 
 dlock_crashes() {
-	hold -t 1500ms --
+	hold -t 4s --
 	local family
 	family=$(tree "$HOLDER")
 	tell take z "$KIND" "$LOCK" 2000 0
@@ -120,7 +120,7 @@ dlock_crashes() {
 	tell take a "$KIND" "$LOCK" 2000 10000
 	# shellcheck disable=SC2086 # words
 	kill -KILL "$HOLDER" $family
-	hears 'a held' 5
+	hears 'a held' 8
 	tell give a
 	hears 'a free'
 }

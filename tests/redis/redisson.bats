@@ -134,20 +134,20 @@ nothing_but_fences() {
 
 # bats test_tags=more
 @test "a Java reader that renews, and then crashes, does not cut dlock's shared hold short" {
-	peer 1500
-	export DLOCK_BACKEND="$BASE&lock=readwrite&watchdog=1500ms"
-	run --separate-stderr -125 "$DLOCK" run -s -t 2s "$LOCK" -- true
-	one_line '1500 ms at most, which is .watchdog='
-	hold -s -t 1500ms --
+	peer 4000
+	export DLOCK_BACKEND="$BASE&lock=readwrite&watchdog=4s"
+	run --separate-stderr -125 "$DLOCK" run -s -t 5s "$LOCK" -- true
+	one_line '4000 ms at most, which is .watchdog='
+	hold -s -t 4s --
 	run --separate-stderr -125 "$DLOCK" renew -t 10s "$LOCK" "$TOKEN"
-	one_line '1500 ms at most'
+	one_line '4000 ms at most'
 	tell take a read "$LOCK" 0
 	hears 'a held'
-	holds_for 700 alive "$COMMAND"
+	holds_for 1800 alive "$COMMAND"
 	kill_peer
 	start "$DLOCK" run -w 20s "$LOCK" -- touch ran
 	local writer=$PID
-	holds_for 2500 test ! -e ran
+	holds_for 5500 test ! -e ran
 	alive "$COMMAND"
 	equal "$("$DLOCK" status "$LOCK" | grep -c shared)" 1 "holders shown: a crashed one is none"
 	release
@@ -259,7 +259,7 @@ nothing_but_fences() {
 # bats test_tags=more
 @test "dlock killed with all its processes: a Java program gets the lock when the lease has ended" {
 	peer
-	hold -t 1500ms --
+	hold -t 4s --
 	local family
 	family=$(tree "$HOLDER")
 	# stopped first: none may see another one die, and release
@@ -268,18 +268,18 @@ nothing_but_fences() {
 	# shellcheck disable=SC2086
 	kill -KILL "$HOLDER" $family
 	tell take a lock "$LOCK" 10000
-	hears 'a held' 4
+	hears 'a held' 8
 	tell give a
 	hears 'a free'
 }
 
 @test "a lock that Java took over is lost, and what is Java's is not touched" {
 	peer
-	hold -t 1500ms --
+	hold -t 4s --
 	rcli del "$LOCK"
 	tell take a lock "$LOCK" 0
 	hears 'a held'
-	join "$HOLDER" 5
+	join "$HOLDER" 8
 	equal "$status" 123
 	has_line "$HOLDER_ERR" "lost: .*somebody else"
 	matches "$(fields)" ':[0-9]+ 1$'

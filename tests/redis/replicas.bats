@@ -119,12 +119,12 @@ blocked() {
 @test "a replica that stays away: the command is dead before the lease that was confirmed ends" {
 	local end
 	replicated
-	hold -b "$P_REPLICAS&timeout=1s" -t 2s -k 300ms -- sh -c 'trap "" TERM; while :; do sleep 0.02; done'
+	hold -b "$P_REPLICAS&timeout=1s" -t 6s -k 1s -- sh -c 'trap "" TERM; while :; do sleep 0.02; done'
 	now
 	# The last lease that the replica has confirmed began before this moment.
-	end=$((NOW + 2000))
+	end=$((NOW + 6000))
 	kill -STOP "$R_PID"
-	wait_until 5 ended "$COMMAND"
+	wait_until 10 ended "$COMMAND"
 	now
 	((NOW <= end)) || fail "the command lived until $NOW, the lease ended at $end"
 	join "$HOLDER"

@@ -82,7 +82,7 @@ listens() {
 	timed "$DLOCK" run -b "redis+sentinel://$STALE,127.0.0.1:${S_PORTS[1]}/m" "$LOCK" -- true
 	equal "$status" 0
 	took "$MS" 0 1500
-	timed "$DLOCK" run -b "redis+sentinel://$STALE/m?connect-timeout=500ms&timeout=500ms" "$LOCK" -- touch ran
+	timed "$DLOCK" run -b "redis+sentinel://$STALE/m?connect-timeout=1s&timeout=1s" "$LOCK" -- touch ran
 	equal "$status" 122
 	one_line 'is a replica, not the master'
 	took "$MS" 400 2000

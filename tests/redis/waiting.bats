@@ -140,15 +140,15 @@ load redis
 # bats test_tags=more
 @test "TERM while releasing, server frozen: dlock ends in bounded time" {
 	private_redis
-	hold -b "$P_URI" -t 3s --
+	hold -b "$P_URI" -t 6s --
 	kill -STOP "$P_PID"
 	kill -TERM "$COMMAND"
 	wait_until 2 ended "$COMMAND"
 	kill -TERM "$HOLDER"
-	join "$HOLDER" 5
+	join "$HOLDER" 8
 	matches "$status" '^(143|123)$'
 	kill -CONT "$P_PID"
-	wait_until 4 p_key_gone
+	wait_until 8 p_key_gone
 }
 
 # bats test_tags=more

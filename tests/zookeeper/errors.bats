@@ -46,14 +46,14 @@ refused() {
 # bats test_tags=more
 @test "error: a host that swallows everything, within connect-timeout" {
 	tool listener
-	refused "127\\.0\\.0\\.1:$TOOL_PORT" "zk://127.0.0.1:$TOOL_PORT?connect-timeout=700ms"
+	refused "127\\.0\\.0\\.1:$TOOL_PORT" "zk://127.0.0.1:$TOOL_PORT?connect-timeout=1s"
 	# The last part of that time is for finding out what is wrong with each server.
 	took "$MS" 400 4000
 }
 
 @test "error: a server that accepts and never answers, within its bounds" {
 	tool listener ''
-	refused "127\\.0\\.0\\.1:$TOOL_PORT" "zk://127.0.0.1:$TOOL_PORT?timeout=400ms&connect-timeout=1s"
+	refused "127\\.0\\.0\\.1:$TOOL_PORT" "zk://127.0.0.1:$TOOL_PORT?timeout=1s&connect-timeout=1s"
 	took "$MS" 390 4500
 }
 
@@ -62,12 +62,12 @@ refused() {
 	for answer in $'HTTP/1.1 400 Bad Request\r\n\r\n' $'SSH-2.0-OpenSSH_9.2\r\n' '-ERR unknown command' \
 		$'\x7f\xff\xff\xff\x01\x02\x03' $'\x01\x01\x01\x01'; do
 		tool listener "$answer"
-		refused "127\\.0\\.0\\.1:$TOOL_PORT" "zk://127.0.0.1:$TOOL_PORT?timeout=500ms&connect-timeout=1s"
+		refused "127\\.0\\.0\\.1:$TOOL_PORT" "zk://127.0.0.1:$TOOL_PORT?timeout=1s&connect-timeout=1s"
 		took "$MS" 0 5000
 	done
 	# This is a server of another kind.
 	private_redis
-	refused "127\\.0\\.0\\.1:$P_PORT" "zk://127.0.0.1:$P_PORT?timeout=500ms&connect-timeout=1s"
+	refused "127\\.0\\.0\\.1:$P_PORT" "zk://127.0.0.1:$P_PORT?timeout=1s&connect-timeout=1s"
 }
 
 # bats test_tags=more
@@ -75,7 +75,7 @@ refused() {
 	local how uri
 	for how in null drip giant $(floods events pings); do
 		tool hostile_zookeeper.py "$how"
-		uri="zk://127.0.0.1:$TOOL_PORT?timeout=500ms&connect-timeout=1s"
+		uri="zk://127.0.0.1:$TOOL_PORT?timeout=1s&connect-timeout=1s"
 		hostile run -b "$uri" -n "$LOCK" -- touch ran
 		one_line "127\\.0\\.0\\.1:$TOOL_PORT"
 		hostile status -b "$uri" "$LOCK"
@@ -111,7 +111,7 @@ refused() {
 	for command in "run -n $LOCK -- touch ran" "acquire -n $LOCK" "status $LOCK" status "wait $LOCK" \
 		"break --yes $LOCK" {verify,renew,release}" $LOCK 0123456789abcdef0123456789abcdef" setup; do
 		# shellcheck disable=SC2086 # words
-		DLOCK_BACKEND="zk://127.0.0.1:$TOOL_PORT?timeout=500ms" hostile $command
+		DLOCK_BACKEND="zk://127.0.0.1:$TOOL_PORT?timeout=1s" hostile $command
 		one_line "127\\.0\\.0\\.1:$TOOL_PORT: cannot .*: marshalling error"
 	done
 	[[ ! -e ran ]]

@@ -479,16 +479,16 @@ session_is() {
 }
 
 @test "a hold is proven again every third of the session timeout, through the leader" {
-	hold -t 3s --
+	hold -t 6s --
 	local owner
 	owner=$(owner_of "$NODE/$(places)")
 	zk_proxy
 	release
-	hold -b "$PROXY" -t 3s --
+	hold -b "$PROXY" -t 6s --
 	: >requests
 	proxy_stat requests
 	local start=$VALUE
-	holds_for 3200 alive "$COMMAND"
+	holds_for 6200 alive "$COMMAND"
 	proxy_stat requests
 	# A renewal is two requests in one write or two, and another request comes halfway.
 	between $((VALUE - start)) 7 16 "writes in a session timeout"
@@ -887,12 +887,12 @@ again() {
 # bats test_tags=more
 @test "strategy node: the session's end ends the command, and a waiter gets the lock" {
 	export DLOCK_BACKEND="$ZK?strategy=node"
-	hold -t 2s --
+	hold -t 4s --
 	keeper_of "$HOLDER"
 	contend "$COMMAND"
 	kill -STOP "$KEEPER"
 	lost
-	met_nobody 10
+	met_nobody 15
 }
 
 # ---- the workload
