@@ -246,7 +246,8 @@ static const char *timed_text(const char *before, int64_t ms, const char *after,
 static const char *down_text(const struct wait_state *state, char buf[static TIMED_SIZE])
 {
 	return timed_text("the server has not been reachable for ",
-			  run_elapsed(state->down_since_ms), "; last seen ", buf);
+			  run_elapsed(state->down_since_ms),
+			  state->holder_known ? "; last seen " : "; ", buf);
 }
 
 static void show_live_line(const struct wait_state *state, const char *holder)
@@ -299,7 +300,13 @@ void log_waiting(const struct wait_state *state)
 	/* Without a tick nobody reads the state. */
 	if (!state || log_hooks.tick_ms == CLOCK_NEVER)
 		return;
-	holder_describe(&state->holder, run_elapsed(state->since_ms), holder, sizeof(holder));
+	if (state->holder_known || !state->down_since_ms)
+		holder_describe(&state->holder, run_elapsed(state->since_ms), holder,
+				sizeof(holder));
+	else if (lines.live)
+		strcpy(holder, "no holder is known");
+	else
+		return;
 	if (lines.live)
 		show_live_line(state, holder);
 	else

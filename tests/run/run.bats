@@ -1013,6 +1013,7 @@ private_etc() {
 	join "$waiter" 15
 	equal "$status" 0
 	has_line "$err" 'the server is reached again'
+	not has_line "$err" 'held by'
 	[[ -e ran && ! -e never ]]
 }
 
