@@ -100,7 +100,7 @@ logs_event() {
 
 @test "who has the lock: while waiting, and when the wait has ended" {
 	hold --note 'a "quoted" note' --
-	logged 124 run -w 300ms "$LOCK" -- true
+	logged 124 run -w 2s "$LOCK" -- true
 	equal "$(events log)" "waiting not-obtained"
 	is "all(.[]; .holder | .pid == $HOLDER and .note == \"a \\\"quoted\\\" note\" and
 		.held_for_ms >= 0)"
@@ -116,7 +116,7 @@ logs_event() {
 	hold -b "$uri" --
 	start "$DLOCK" run -b "$uri" --log json "$LOCK" -- true
 	wait_until 5 logs_event "$ERR" waiting
-	logged 124 run -b "$uri" -w 300ms "$LOCK" -- true
+	logged 124 run -b "$uri" -w 2s "$LOCK" -- true
 	is '.[0].ahead == 1'
 	release
 	join "$PID"

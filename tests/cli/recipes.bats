@@ -598,7 +598,7 @@ ci_environment() {
 	not held production
 	# it is not obtained: nothing is to be given back
 	token=$("$DLOCK" acquire production)
-	sed -i 's/-w 30m/-w 100ms/' work.sh
+	sed -i 's/-w 30m/-w 2s/' work.sh
 	run -124 bash -eo pipefail work.sh
 	run -0 bash -eo pipefail after.sh
 	"$DLOCK" release production "$token"
@@ -623,7 +623,7 @@ ci_environment() {
 	not held production
 	# not obtained: the last step has nothing to give back
 	token=$("$DLOCK" acquire production)
-	run -124 bash -e -c "${steps[0]/-w 30m/-w 100ms}"
+	run -124 bash -e -c "${steps[0]/-w 30m/-w 2s}"
 	run -0 bash -e -c "${steps[2]}"
 	"$DLOCK" release production "$token"
 	# the lock was lost before: it fails

@@ -74,10 +74,10 @@ load common
 
 @test "-w ends the wait when its time is over, not before and not much later" {
 	hold --
-	timed "$DLOCK" run -w 700ms "$LOCK" -- touch ran
+	timed "$DLOCK" run -w 2s "$LOCK" -- touch ran
 	equal "$status" 124
 	# The clock of the tests has a resolution of 10 ms.
-	took "$MS" 690 1700
+	took "$MS" 1990 3000
 	one_line "held by"
 	[[ ! -e ran ]]
 	waiters 0

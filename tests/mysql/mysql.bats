@@ -314,7 +314,7 @@ at_door() {
 	stranger "START TRANSACTION; SELECT 1 FROM dlock_rows WHERE name = '$LOCK' FOR UPDATE"
 	run --separate-stderr -124 "$DLOCK" run -n "$LOCK" -- touch ran
 	one_line "held by another client"
-	run -124 "$DLOCK" run -w 500ms "$LOCK" -- touch ran
+	run -124 "$DLOCK" run -w 2s "$LOCK" -- touch ran
 	stranger_ends
 	run -0 "$DLOCK" run -w 9s "$LOCK" -- true
 	[[ ! -e ran ]]

@@ -130,7 +130,7 @@ set_is() {
 # nothing_touches MEMBER SCORE...: no command takes the sorted set at the key, or changes it
 nothing_touches() {
 	local token=0123456789abcdef0123456789abcdef args
-	for args in 'run -n' 'run -n --shared' 'run -n --slots 3' 'run -w 300ms' 'run -w 300ms --slots 3'; do
+	for args in 'run -n' 'run -n --shared' 'run -n --slots 3' 'run -w 2s' 'run -w 2s --slots 3'; do
 		# shellcheck disable=SC2086 # words
 		run --separate-stderr -124 "$DLOCK" $args "$LOCK" -- true
 		one_line "^dlock: $LOCK: held by"

@@ -693,7 +693,7 @@ one_waits() {
 	one_line '3 of 3 nodes were started less than a TTL ago' 'vote in [0-9]+ s'
 	[[ ! -e ran ]]
 	# who waits is told, too
-	run --separate-stderr -124 "$DLOCK" run -w 300ms -t 30s "$LOCK" -- touch ran
+	run --separate-stderr -124 "$DLOCK" run -w 2s -t 30s "$LOCK" -- touch ran
 	one_line 'held by nobody known: 3 of 3 nodes were started less than a TTL ago'
 	# and gets it once they are old enough
 	timed "$DLOCK" run -w 20s -t 2s "$LOCK" -- true

@@ -92,7 +92,7 @@ in_turn() {
 	[[ ! -e two && ! -e four ]]
 	not heard 'c held'
 	# A client that comes now stands behind all of them.
-	run -124 "$DLOCK" run -w 100ms "$LOCK" -- touch stranger
+	run -124 "$DLOCK" run -w 2s "$LOCK" -- touch stranger
 	tell give a
 	wait_until 5 test -e two
 	[[ ! -e four ]]
