@@ -3,7 +3,7 @@
 #
 # Each backend has the same outcomes and rows as the backend in memory, in random sequences of calls
 # (tests/conformance/memory/oracle.c). ORACLE_SEQUENCES is how many for each backend, by default 100,
-# and 700 with LONG; ORACLE_SEED is the first.
+# and 700 outside of the core of the tests; ORACLE_SEED is the first.
 
 load ../lib/helpers
 # shellcheck source=tests/lib/services/memory.bash

@@ -43,7 +43,7 @@ source "$TOP/tests/lib/services/redis.bash"
 # shellcheck source=tests/lib/services/zookeeper.bash
 source "$TOP/tests/lib/services/zookeeper.bash"
 
-# long_or LONG SHORT: prints the first one outside of the core of the tests (PART in tests/check), else the second
+# long_or LONG SHORT: prints the second one in the core of the tests (PART in tests/check), else the first
 long_or() {
 	[[ ${PART:-core} != core ]] && echo "$1" || echo "$2"
 }

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: MIT
 # shellcheck shell=bash disable=SC2016 # what is quoted is for the inner shell
 #
-# Fifty rounds, two hundred with LONG, leave no process, socket, key, node, file, connection, session
-# or waiter behind. What may stay is what one round leaves: the lock's file, the fence.
+# Fifty rounds, or two hundred in `make check-all`, leave no process, socket, key, node, file,
+# connection, session or waiter behind. What may stay is what one round leaves: the lock's file, the fence.
 
 load ../lib/helpers
 # shellcheck source=tests/conformance/contents.bash
