@@ -10,14 +10,20 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "clock.h"
 #include "process.h"
 
 /* The most processes that are signalled at a time. Killed ones make room for the others. */
 #define MOST 8192
 #define PATH_SIZE 64
 
+struct entry {
+	pid_t pid;
+	pid_t parent;		/* when it was listed */
+};
+
 struct list {
-	pid_t pids[MOST];
+	struct entry entries[MOST];
 	size_t count;
 };
 
@@ -36,8 +42,9 @@ static bool is_excluded(const struct tree_excluded *excluded, pid_t pid)
 	return false;
 }
 
-/* Add the children of one thread. False: they cannot be read. */
-static bool add_listed(struct list *list, const char *path, const struct tree_excluded *excluded)
+/* Add the children of one thread of parent. False: they cannot be read. */
+static bool add_listed(struct list *list, const char *path, pid_t parent,
+		       const struct tree_excluded *excluded)
 {
 	FILE *children = fopen(path, "re");
 	int pid;
@@ -46,7 +53,7 @@ static bool add_listed(struct list *list, const char *path, const struct tree_ex
 		return false;
 	while (list->count < MOST && fscanf(children, "%d", &pid) == 1)
 		if (!is_excluded(excluded, pid))
-			list->pids[list->count++] = pid;
+			list->entries[list->count++] = (struct entry){ pid, parent };
 	fclose(children);
 	return true;
 }
@@ -68,38 +75,37 @@ static bool add_children(struct list *list, pid_t parent, const struct tree_excl
 			continue;
 		snprintf(path, sizeof(path), "/proc/%d/task/%.20s/children", (int)parent,
 			 entry->d_name);
-		added &= add_listed(list, path, excluded);
+		added &= add_listed(list, path, parent, excluded);
 	}
 	closedir(threads);
 	return added;
 }
 
-/* List parents before their children. NULL: the children of this process cannot be listed. */
-static const struct list *read_tree(const struct tree_excluded *excluded)
+/* List the children of this process. NULL: they cannot be listed. */
+static struct list *list_children(const struct tree_excluded *excluded)
 {
 	static struct list list;
 
 	list.count = 0;
-	if (!tree_usable() || !add_children(&list, getpid(), excluded))
-		return NULL;
-	for (size_t i = 0; i < list.count; i++)
-		add_children(&list, list.pids[i], excluded);
-	return &list;
+	return tree_usable() && add_children(&list, getpid(), excluded) ? &list : NULL;
 }
 
 int tree_exclude_present(struct tree_excluded *excluded)
 {
 	static pid_t present[MOST];
-	const struct list *list;
+	struct list *list;
 	siginfo_t info;
 
 	*excluded = (struct tree_excluded){ .pids = NULL };
 	if (waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT | __WALL) && errno == ECHILD)
 		return 0;
-	list = read_tree(excluded);
+	list = list_children(excluded);
 	if (!list)
 		return -1;
-	memcpy(present, list->pids, list->count * sizeof(present[0]));
+	for (size_t i = 0; i < list->count; i++) {
+		add_children(list, list->entries[i].pid, excluded);
+		present[i] = list->entries[i].pid;
+	}
 	excluded->pids = present;
 	excluded->count = list->count;
 	return 0;
@@ -112,28 +118,63 @@ void tree_remove_reaped(struct tree_excluded *excluded, pid_t pid)
 			excluded->pids[i] = 0;
 }
 
+/*
+ * Send as kill(2), but never to a later process with this number. A child keeps its number until
+ * this process reaps it. The number of another process may be used again while the tree is listed,
+ * so its parent is read again; when its parent has died, it is a child of this process.
+ */
+static int signal_entry(const struct entry *entry, int sig)
+{
+	const struct pidfd process = {
+		.fd = entry->parent == getpid() ? -1 : pidfd_open_once(entry->pid),
+	};
+	pid_t parent = entry->parent;
+	int failed = -1;
+
+	if (parent != getpid())
+		parent = process_parent(entry->pid);
+	if (parent != entry->parent && parent != getpid())
+		errno = ESRCH;
+	else
+		failed = process.fd < 0 ? kill(entry->pid, sig) : pidfd_signal(&process, sig);
+	if (process.fd >= 0) {
+		const int errnum = errno;
+
+		close(process.fd);
+		errno = errnum;
+	}
+	return failed;
+}
+
 /* A zombie of another user is not refused: its parent reaps it. */
 static bool is_refused(pid_t pid)
 {
 	return errno == EPERM && !process_is_dead(pid);
 }
 
-int tree_signal(const struct tree_excluded *excluded, pid_t skip_group, int sig, pid_t *refused)
+int tree_signal(const struct tree_excluded *excluded, pid_t skip_group, int sig, int64_t until_ms,
+		pid_t *refused)
 {
-	const struct list *list = read_tree(excluded);
+	struct list *list = list_children(excluded);
+	size_t children;
 
 	*refused = 0;
 	if (!list)
 		return -1;
+	children = list->count;
 	for (size_t i = 0; i < list->count; i++) {
-		const pid_t pid = list->pids[i];
-		const bool skipped = skip_group && getpgid(pid) == skip_group;
+		const struct entry entry = list->entries[i];
+		const bool skipped = skip_group && getpgid(entry.pid) == skip_group;
 
+		if (clock_boot_ms() < until_ms)
+			add_children(list, entry.pid, excluded);
+		else if (sig != SIGKILL || i >= children)
+			break;
 		/* Signal 0 asks only whether signals are allowed. */
-		if (kill(pid, skipped ? 0 : sig) && is_refused(pid))
-			*refused = pid;
+		if (signal_entry(&entry, skipped ? 0 : sig) && is_refused(entry.pid))
+			*refused = entry.pid;
 		else if (sig == SIGTERM && !skipped)
-			kill(pid, SIGCONT);
+			signal_entry(&entry, SIGCONT);
 	}
 	return (int)list->count;
 }

@@ -14,6 +14,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 #include <sys/types.h>
 
 /* Processes below this one that do not belong to the tree, with their descendants. */
@@ -36,10 +37,13 @@ int tree_exclude_present(struct tree_excluded *excluded);
 void tree_remove_reaped(struct tree_excluded *excluded, pid_t pid);
 
 /*
- * Send sig to every process of the tree, parents first; 0 only counts them. SIGTERM is followed by
- * SIGCONT, because a stopped process does not handle it. The processes of skip_group (0: none) are
- * counted, but not signalled: the caller has done it. *refused becomes one that this user may not
- * signal, or 0. Returns the number of processes, with zombies; only 0 is exact. -1: they cannot be
- * listed, or not at this moment.
+ * Send sig to every process of the tree, parents first, each as soon as its children are listed; 0
+ * only counts them. This stops at until_ms (CLOCK_BOOTTIME), but a SIGKILL gets to all children of
+ * this process: what they leave are its children in the next call. SIGTERM is followed by SIGCONT,
+ * because a stopped process does not handle it. The processes of skip_group (0: none) are counted,
+ * but not signalled: the caller has done it. *refused becomes one that this user may not signal, or
+ * 0. Returns the number of processes, with zombies; only 0 is exact. -1: they cannot be listed, or
+ * not at this moment.
  */
-int tree_signal(const struct tree_excluded *excluded, pid_t skip_group, int sig, pid_t *refused);
+int tree_signal(const struct tree_excluded *excluded, pid_t skip_group, int sig, int64_t until_ms,
+		pid_t *refused);

@@ -31,6 +31,9 @@
 struct error;
 struct supervisor;
 
+/* How late the guard may be before the supervisor ends it, and acts. */
+#define GUARD_GRACE_MS 500
+
 /* Events are dropped while a supervisor does not read them, except for the last one. */
 enum guard_event_type {
 	GUARD_STARTED,		/* value: pid of the command, which is being executed */

@@ -511,6 +511,11 @@ static int start_contained(struct guarding *g, bool foreground)
 #define SWEEP_FIRST_MS 5
 #define SWEEP_LAST_MS 1000
 
+static struct lease_stop stop_of(const struct guarding *g)
+{
+	return shared_stop(g->s->shared, g->s->run, g->locked);
+}
+
 /* Send sig to the command's process group; without /proc, even when the command has ended. */
 static void signal_group(const struct guarding *g, int sig)
 {
@@ -520,12 +525,13 @@ static void signal_group(const struct guarding *g, int sig)
 		kill(-group, sig);
 }
 
-/* Send sig to all processes of the tree. Returns their number, or -1. */
-static int sweep_tree(struct guarding *g, int sig)
+/* Send sig to all processes of the tree, until until_ms. Returns their number, or -1. */
+static int sweep_tree(struct guarding *g, int sig, int64_t until_ms)
 {
 	static const struct tree_excluded none = { .pids = NULL };
 	pid_t refused;
-	const int count = tree_signal(&none, sig == SIGTERM ? g->command : 0, sig, &refused);
+	const int count = tree_signal(&none, sig == SIGTERM ? g->command : 0, sig, until_ms,
+				      &refused);
 
 	if (refused)
 		send_event(g, (struct guard_event){ .type = GUARD_STUCK, .value = refused });
@@ -541,7 +547,8 @@ static void kill_tree(struct guarding *g)
 	/* A namespace ends with its init. */
 	if (g->s->run->contain && g->child)
 		kill(g->child, SIGKILL);
-	sweep_tree(g, SIGKILL);
+	/* A long list must not keep the children that killed processes leave to this one waiting. */
+	sweep_tree(g, SIGKILL, clock_boot_ms() + g->sweep_pause_ms);
 }
 
 /* Sweep soon when a child has ended: its children are those of this process now. */
@@ -554,22 +561,29 @@ static void sweep_soon(struct guarding *g)
 }
 
 /*
- * Begin to end the tree: TERM now, KILL at kill_at_ms. If this has begun already, the earlier KILL
- * wins.
+ * Begin to end the tree: TERM now, KILL at kill_at_ms or before the lease ends. If this has begun
+ * already, the earlier KILL wins.
  */
 static void stop_tree(struct guarding *g, int64_t kill_at_ms)
 {
+	int64_t half_ms;
+
 	if (g->stopping) {
 		g->kill_at_ms = clock_earlier(g->kill_at_ms, kill_at_ms);
 		return;
 	}
 	g->stopping = true;
-	g->kill_at_ms = kill_at_ms;
+	g->kill_at_ms = clock_earlier(kill_at_ms, stop_of(g).kill_ms);
+	half_ms = clock_boot_ms();
+	half_ms += (g->kill_at_ms - half_ms) / 2;
 	signal_group(g, SIGTERM);
 	/* A stopped process would not handle TERM. */
 	signal_group(g, SIGCONT);
 	/* Only once, because the new children of a process may clean up for it. */
-	sweep_tree(g, SIGTERM);
+	sweep_tree(g, SIGTERM, half_ms);
+	/* KILL takes long, too, where the tree is so large or the machine so slow. */
+	if (clock_boot_ms() >= half_ms)
+		g->kill_at_ms = half_ms;
 }
 
 /* Return the time of KILL for a stop that begins now: kill-after as far as the lease allows. */
@@ -580,11 +594,6 @@ static int64_t grace_end(const struct guarding *g)
 }
 
 /* ---- and when: before the lease ends, or on an order ---- */
-
-static struct lease_stop stop_of(const struct guarding *g)
-{
-	return shared_stop(g->s->shared, g->s->run, g->locked);
-}
 
 /* Set the kill timer, and publish its time: the supervisor finds out whether it has fired. */
 static void die_at(struct guarding *g, int64_t at_ms)
@@ -603,7 +612,7 @@ static bool dies_with_guard(const struct guarding *g)
 /*
  * Set the kill timer to the end of the current lease while the command lives and has not got KILL.
  * Later the guard must live, because it may be the only process that can sweep the tree. A lease
- * should have been renewed after half of it (lease.h). Returns when to call this again
+ * should have been renewed when half of it is left: lease_renew_at(). Returns when to call this again
  * (CLOCK_BOOTTIME).
  */
 static int64_t arm_kill_timer(struct guarding *g)
@@ -654,6 +663,9 @@ static int64_t enforce_deadlines(struct guarding *g)
 		return clock_earlier(kill_at, check_ms);
 	g->killing = true;
 	if (now >= g->sweep_at_ms) {
+		/* The sweep takes as long as its pause. */
+		atomic_store(&g->s->shared->guard_due_ms,
+			     now + 2 * g->sweep_pause_ms + GUARD_GRACE_MS);
 		kill_tree(g);
 		/* The pauses grow while no child ends: it cannot be ended, or not yet. */
 		g->sweep_at_ms = clock_boot_ms() + g->sweep_pause_ms;
@@ -801,7 +813,7 @@ static void send_end(struct guarding *g)
 	g->end_sent = true;
 	if (g->stopping)
 		return;
-	left = sweep_tree(g, 0);
+	left = sweep_tree(g, 0, stop_of(g).term_ms);
 	/* At least one child is left, even if the sweep has not seen it. */
 	if (g->s->run->contain && left > 0)
 		left--;		/* the namespace's init */
@@ -866,7 +878,7 @@ static void forward_signal(struct guarding *g, pid_t target, int sig)
 {
 	if (g->end_sent && !g->stopping && sig != SIGTSTP && sig != SIGCONT) {
 		signal_group(g, sig);
-		sweep_tree(g, sig);
+		sweep_tree(g, sig, stop_of(g).term_ms);
 	} else if (g->command && kill(target, sig) && errno == EPERM) {
 		send_event(g, (struct guard_event){ .type = GUARD_STUCK, .value = g->command });
 	}

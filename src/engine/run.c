@@ -284,10 +284,16 @@ static struct lease_stop stop_of(const struct supervisor *s)
 	return shared_stop(s->shared, s->run, s->protected);
 }
 
-/* Return when the guard must have ended the tree, because this process watches deadlines, too. */
+/*
+ * Return when this process ends the tree, because it watches deadlines, too: not while the guard is
+ * at work.
+ */
 static int64_t force_at(const struct supervisor *s)
 {
-	return clock_earlier(s->force_ms, stop_of(s).force_ms);
+	const int64_t due_ms = atomic_load(&s->shared->guard_due_ms);
+	const int64_t force_ms = clock_earlier(s->force_ms, stop_of(s).force_ms);
+
+	return force_ms > due_ms ? force_ms : due_ms;
 }
 
 /*
@@ -341,7 +347,8 @@ static void end_tree(struct supervisor *s)
 
 	child_end(&s->guard);
 	s->excluded.helper = s->keeper.child.pid;
-	while ((left = tree_signal(&s->excluded, 0, SIGKILL, &refused)) != 0) {
+	while ((left = tree_signal(&s->excluded, 0, SIGKILL, clock_boot_ms() + pause_ms,
+				   &refused)) != 0) {
 		if (left < 0 && !kill_unseen(s, lease_end_ms))
 			break;
 		if (refused)

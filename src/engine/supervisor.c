@@ -75,9 +75,6 @@ int supervisor_keeper_died(const struct supervisor *s, struct error *err)
 			 WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status));
 }
 
-/* The guard's time beyond kill-after before the supervisor acts. */
-#define GUARD_GRACE_MS 500
-
 bool supervisor_check_proc(struct supervisor *s)
 {
 	if (!s->without_proc && !s->run->contain && !tree_usable()) {

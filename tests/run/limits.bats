@@ -494,3 +494,16 @@ hold_hook() {
 	one_line "unknown option '-k'; try 'dlock acquire --help'$"
 	[[ ! -e ran ]]
 }
+
+@test "400 processes that ignore TERM are dead before the lease ends, where /proc is slow" {
+	export DLOCK_BACKEND=$REDIS
+	LD_PRELOAD=$BUILD/tests/preload/slow_proc.so hold -t 6s -k 2s -- env -u LD_PRELOAD \
+		sh -c 'trap "" TERM; i=0; while [ $((i += 1)) -le 400 ]; do setsid sleep 300 & echo $! >>pids; done; touch all; wait'
+	wait_until 20 test -e all
+	keeper_of "$HOLDER"
+	kill -9 "$KEEPER"
+	run --separate-stderr -0 "$DLOCK" run -w 30s "$LOCK" -- sh -c 'for p in $(cat pids); do ! kill -0 $p 2>/dev/null || echo $p; done'
+	equal "$output" ""
+	join "$HOLDER"
+	equal "$status" 123
+}

@@ -7,6 +7,7 @@
 #include <sys/mount.h>
 #include <sys/wait.h>
 
+#include "base/clock.h"
 #include "base/process.h"
 #include "base/tree.h"
 #include "unit.h"
@@ -21,7 +22,7 @@ static int count_tree(const struct tree_excluded *excluded)
 {
 	pid_t refused;
 
-	return tree_signal(excluded, 0, 0, &refused);
+	return tree_signal(excluded, 0, 0, CLOCK_NEVER, &refused);
 }
 
 /* Kills the tree, as the guard and the supervisor do. */
@@ -30,7 +31,7 @@ static bool kill_all(const struct tree_excluded *excluded)
 	pid_t refused;
 
 	for (int i = 0; i < TRIES; i++) {
-		if (!tree_signal(excluded, 0, SIGKILL, &refused))
+		if (!tree_signal(excluded, 0, SIGKILL, CLOCK_NEVER, &refused))
 			return true;
 		usleep(PAUSE_US);
 		while (waitpid(-1, NULL, WNOHANG) > 0)
@@ -160,11 +161,11 @@ static void test_signals(void)
 	setpgid(skipped, skipped);
 	await_bytes(ends, 2);
 	kill(first, SIGSTOP);
-	CHECK_INT(tree_signal(&nothing, skipped, SIGTERM, &refused), 2);
+	CHECK_INT(tree_signal(&nothing, skipped, SIGTERM, CLOCK_NEVER, &refused), 2);
 	CHECK_INT(refused, 0);
 	/* Each process answers when TERM was handled. */
 	usleep(100 * PAUSE_US);
-	CHECK_INT(tree_signal(&nothing, 0, SIGUSR1, &refused), 2);
+	CHECK_INT(tree_signal(&nothing, 0, SIGUSR1, CLOCK_NEVER, &refused), 2);
 	CHECK_INT(waitpid(first, &status, 0), first);
 	CHECK_INT(WEXITSTATUS(status), 1);
 	CHECK_INT(waitpid(skipped, &status, 0), skipped);
@@ -245,9 +246,9 @@ static void run_refusing(void *arg)
 	await_bytes(ends, 1);
 	if (setresuid(65534, 65534, 65534))
 		_exit(99);
-	good += tree_signal(&nothing, 0, SIGKILL, &refused) == 2 && refused == child;
+	good += tree_signal(&nothing, 0, SIGKILL, CLOCK_NEVER, &refused) == 2 && refused == child;
 	good += waitpid(other, &status, 0) == other;
-	good += tree_signal(&nothing, 0, SIGKILL, &refused) == 1 && refused == child;
+	good += tree_signal(&nothing, 0, SIGKILL, CLOCK_NEVER, &refused) == 1 && refused == child;
 	_exit(good);
 }
 
@@ -274,7 +275,7 @@ static void run_namespaced(void *arg)
 	(void)arg;
 	child = unit_start(unit_sleep, NULL);
 	good += !tree_usable();
-	good += tree_signal(&nothing, 0, SIGKILL, &refused) == -1;
+	good += tree_signal(&nothing, 0, SIGKILL, CLOCK_NEVER, &refused) == -1;
 	good += kill(child, 0) == 0;
 	if (mount("none", "/", NULL, MS_REC | MS_PRIVATE, NULL) ||
 	    mount("none", "/proc", "tmpfs", 0, NULL))
@@ -284,7 +285,7 @@ static void run_namespaced(void *arg)
 	if (mount("proc", "/proc", "proc", 0, NULL))
 		_exit(99);
 	good += tree_usable();
-	good += tree_signal(&nothing, 0, SIGKILL, &refused) == 1;
+	good += tree_signal(&nothing, 0, SIGKILL, CLOCK_NEVER, &refused) == 1;
 	good += waitpid(child, NULL, 0) == child;
 	_exit(good);
 }
