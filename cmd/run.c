@@ -61,8 +61,8 @@ static int report_exec_failure(const char *command, struct run_result *result)
 }
 
 /*
- * Pass a Ctrl-C, which the terminal has sent to the command's process group alone, to our group.
- * The calling script is in it, and ends as it would without dlock.
+ * Die of the same Ctrl-C as the command, so that a calling shell sees it. Nobody else is signalled:
+ * the command may have sent the signal to itself.
  */
 static void die_as_command(const struct run_result *result)
 {
@@ -72,7 +72,7 @@ static void die_as_command(const struct run_result *result)
 		return;
 	sig = WTERMSIG(result->status);
 	if (sig == SIGINT || sig == SIGQUIT)
-		signals_exit(sig, true);
+		signals_exit(sig);
 }
 
 static int run_locked(struct session *session, struct run_result *result, struct error *err)

@@ -140,7 +140,7 @@ static int work_apart(struct session *session, struct error *err)
 	}
 	/* The reader of the output has gone, as in `dlock status | head`. */
 	if (WTERMSIG(end) == SIGPIPE)
-		signals_exit(SIGPIPE, false);
+		signals_exit(SIGPIPE);
 	error_set(err, ERROR_UNAVAILABLE, 0, "%s: the client library crashed (signal %d) on the "
 		  "server's answer", session->settings.location, WTERMSIG(end));
 	return log_fail(err);

@@ -5,11 +5,12 @@
 #include <errno.h>
 #include <sys/resource.h>
 #include <sys/signalfd.h>
-#include <sys/time.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "clock.h"
 #include "error.h"
+#include "kernel_timer.h"
 
 int signals_init(struct signals *signals, struct error *err)
 {
@@ -27,6 +28,8 @@ int signals_init(struct signals *signals, struct error *err)
 	for (int sig = 1; sig < SIGSYS; sig++)
 		if (!sigaction(sig, NULL, &action) && action.sa_handler == SIG_IGN)
 			sigaddset(&signals->ignored, sig);
+	signals->ignores_timer = !sigaction(SIGRTMAX, NULL, &action) &&
+				 action.sa_handler == SIG_IGN;
 	/* A process that ignores it cannot reap. */
 	signal(SIGCHLD, SIG_DFL);
 
@@ -60,55 +63,57 @@ static volatile sig_atomic_t caught;
 
 /*
  * A signal between the unblocking and the system call that it should interrupt would have no
- * effect. So every signal starts the timer, which repeats.
+ * effect. So every signal starts the timer, which repeats. SIGALRM and setitimer(2) are the user's:
+ * an alarm from before the exec of this program still ends it.
  */
-static void set_timer(int64_t first_ms)
-{
-	struct itimerval timer = {
-		.it_value = { clock_seconds(first_ms), (suseconds_t)(first_ms % 1000 * 1000) },
-		.it_interval = { .tv_usec = 20000 },
-	};
+#define REPEAT_MS 20
+static struct kernel_timer timer;
 
-	setitimer(ITIMER_REAL, &timer, NULL);
-}
-
-static void catch_signal(int sig)
+static void catch_signal(int sig, siginfo_t *info, void *context)
 {
-	if (sig != SIGALRM)
+	(void)context;
+	if (info->si_code != SI_TIMER)
 		caught = sig;
-	set_timer(20);
+	kernel_timer_set(&timer, clock_boot_ms() + REPEAT_MS);
 }
 
-void signals_unblock(const struct signals *signals, int64_t until_ms)
+int signals_unblock(const struct signals *signals, int64_t until_ms, struct error *err)
 {
-	struct sigaction action = { .sa_handler = catch_signal };
+	struct sigaction action = { .sa_sigaction = catch_signal, .sa_flags = SA_SIGINFO };
 	sigset_t none;
-	int64_t left_ms;
 
+	if (!timer.repeat_ms && kernel_timer_open(&timer, CLOCK_BOOTTIME, SIGRTMAX, REPEAT_MS)) {
+		timer.repeat_ms = 0;
+		return error_set(err, ERROR_INTERNAL, errno, "cannot limit the wait: timer_create");
+	}
 	caught = 0;
 	sigfillset(&action.sa_mask);
 	for (int sig = 1; sig < SIGSYS; sig++)
-		if (sig == SIGALRM || signals_fatal(signals, sig))
+		if (signals_fatal(signals, sig))
 			sigaction(sig, &action, NULL);
-	if (until_ms != CLOCK_NEVER) {
-		left_ms = until_ms - clock_boot_ms();
-		set_timer(left_ms > 1 ? left_ms : 1);
-	}
+	sigaction(SIGRTMAX, &action, NULL);
+	kernel_timer_set(&timer, until_ms);
 	sigemptyset(&none);
 	sigprocmask(SIG_SETMASK, &none, NULL);
+	return 0;
 }
 
 int signals_block(const struct signals *signals)
 {
-	static const struct itimerval stop = { .it_value = { 0, 0 } };
-	sigset_t all;
+	static const struct timespec now = { 0, 0 };
+	sigset_t all, ours;
 
 	sigfillset(&all);
 	sigprocmask(SIG_SETMASK, &all, NULL);
-	setitimer(ITIMER_REAL, &stop, NULL);
+	kernel_timer_set(&timer, CLOCK_NEVER);
+	/* Nobody else must read a signal of the timer. */
+	sigemptyset(&ours);
+	sigaddset(&ours, SIGRTMAX);
+	while (sigtimedwait(&ours, NULL, &now) > 0)
+		;
 	/* An exec resets a caught signal to its default, and not to SIG_IGN. */
-	if (sigismember(&signals->ignored, SIGALRM) == 1)
-		signal(SIGALRM, SIG_IGN);
+	if (signals->ignores_timer)
+		signal(SIGRTMAX, SIG_IGN);
 	return caught;
 }
 
@@ -148,12 +153,12 @@ void signals_stop_self(int sig, bool group)
 	sigprocmask(SIG_BLOCK, &one, NULL);
 }
 
-void signals_exit(int sig, bool group)
+void signals_exit(int sig)
 {
 	static const struct rlimit none = { 0, 0 };
 
 	setrlimit(RLIMIT_CORE, &none);
 	/* Here the default action of sig is to end the process. */
-	signals_stop_self(sig, group);
+	signals_stop_self(sig, false);
 	_exit(128 + sig);
 }

@@ -14,6 +14,7 @@ struct error;
 struct signals {
 	sigset_t mask;		/* as inherited */
 	sigset_t ignored;	/* inherited as SIG_IGN */
+	bool ignores_timer;	/* so is SIGRTMAX, which signals_unblock() uses */
 	int fd;			/* signalfd, close-on-exec */
 };
 
@@ -33,10 +34,11 @@ bool signals_drain(const struct signals *signals);
 /*
  * Between these two calls, a signal that ends a program interrupts system calls (EINTR), as does
  * the clock at until_ms (CLOCK_BOOTTIME; CLOCK_NEVER: no limit). Other signals have their default
- * effect. A signal just before a system call interrupts it some 20 ms later. signals_block()
- * returns the signal that was caught; 0: none, or the clock.
+ * effect. A signal just before a system call interrupts it some 20 ms later. signals_unblock()
+ * returns 0, or -1 with ERROR_INTERNAL when the kernel gives no timer. signals_block() returns the
+ * signal that was caught; 0: none, or the clock.
  */
-void signals_unblock(const struct signals *signals, int64_t until_ms);
+int signals_unblock(const struct signals *signals, int64_t until_ms, struct error *err);
 int signals_block(const struct signals *signals);
 
 /* Restore the inherited mask and SIGCHLD in a child, before exec. Async-signal-safe. */
@@ -48,5 +50,5 @@ bool signals_fatal(const struct signals *signals, int sig);
 /* Stop this process, or with group its process group, by the default action of sig. */
 void signals_stop_self(int sig, bool group);
 
-/* End this process, or with group its process group, by sig, without a core file. */
-void signals_exit(int sig, bool group) __attribute__((noreturn));
+/* End this process by sig, without a core file. */
+void signals_exit(int sig) __attribute__((noreturn));

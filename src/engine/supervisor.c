@@ -407,8 +407,8 @@ static enum acquired try_local(struct supervisor *s, int64_t until_ms)
 	int sig = 0;
 
 	request.queue = until_ms > 0;
-	if (request.queue)
-		signals_unblock(s->signals, until_ms);
+	if (request.queue && signals_unblock(s->signals, until_ms, &err))
+		return supervisor_fail(s, &err);
 	outcome = hold_acquire(s->backend, &request, grant, &err);
 	if (request.queue)
 		sig = signals_block(s->signals);

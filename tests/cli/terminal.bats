@@ -78,6 +78,12 @@ shell_reads() {
 	equal "$(screen capture-pane -p | grep -c 'INT$')" 1
 }
 
+@test "a command that sends itself INT does not end the script that called dlock" {
+	types 'clear; sh -c "\$DLOCK run '"$LOCK"' -- sh -c \"kill -INT \\\$\\\$\"; echo af\"\"ter"'
+	wait_until 5 shows '^after'
+	wait_until 5 prompt 0
+}
+
 @test "Ctrl-C ends a waiter, and leaves none behind" {
 	DLOCK_BACKEND=$REDIS hold --
 	types 'clear; $DLOCK run -b '"$REDIS $LOCK"' -- true'

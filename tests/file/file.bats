@@ -590,3 +590,14 @@ nested_as_another='
 	equal "$(find "$LOCKS" -type f | wc -l)" 6
 	[[ ! -e escape.lock && ! -e ../escape.lock ]]
 }
+
+@test "SIGALRM ends a waiter, also by an alarm from before its exec" {
+	hold --
+	start "$DLOCK" run -w 60s "$LOCK" -- touch ran
+	sleep 1
+	kill -ALRM "$PID"
+	join "$PID"
+	equal "$status" 142
+	run --separate-stderr -142 perl -e 'alarm 2; exec @ARGV' "$DLOCK" run -w 30s "$LOCK" -- touch ran
+	[[ ! -e ran ]]
+}
