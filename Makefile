@@ -116,7 +116,7 @@ MYSQL_LIBS := $(shell mysql_config --libs 2>/dev/null)
 endif
 # Connector/C and what it brings along from archives: to load OpenSSL as shared objects takes
 # longer than all the rest of a run, and so does what only the archive can be told to leave
-# out (see api_start() in src/backends/mysql/api.h). SHARED=yes: updates of OpenSSL reach it.
+# out (see the client library's options in src/backends/mysql). SHARED=yes: updates of OpenSSL reach it.
 # mariadb_config does not say what OpenSSL's archive needs.
 ifneq ($(call have_archive,libmariadb.a),)
 MYSQL_LIBS := $(call have_archive,libmariadb.a) \

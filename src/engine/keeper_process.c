@@ -480,7 +480,7 @@ static void release_lock(struct keeping *k, bool was_held)
 /*
  * ---- the watchdog of --pid ----
  *
- * A process beside the daemon, which does no I/O. When the daemon is killed, or hangs until the
+ * A process beside the daemon, which sends no request. When the daemon is killed, or hangs until the
  * lease is about to end, the watchdog sends TERM to the process that the lock is held for. It has
  * copies of the daemon's descriptors, so that a lock that lives with them outlives the daemon until
  * that process has ended.
@@ -878,7 +878,7 @@ static bool offer_lock(struct keeping *k, struct grant *grant)
 	return false;
 }
 
-/* Send the holder once, with shows_waiting every second, and with --once-per at each try. */
+/* Send the holder once, where a wait is shown every second, and with --once-per at each try. */
 static void report_waiting(struct keeping *k)
 {
 	const bool shown = supervisor_reports(k->s, LEVEL_STEP) ||
