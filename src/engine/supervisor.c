@@ -565,7 +565,7 @@ void supervisor_give_up(struct supervisor *s)
 /* The limit has come: only a backend that has said so has a lock that is taken. */
 static enum acquired end_wait(struct supervisor *s)
 {
-	char text[DURATION_TEXT_SIZE], location[URI_LOCATION_SIZE];
+	char location[URI_LOCATION_SIZE];
 
 	if (!s->late_ms) {
 		s->result->end = RUN_NOT_OBTAINED;
@@ -574,9 +574,8 @@ static enum acquired end_wait(struct supervisor *s)
 	/* A keeper that cleans up has had its time. */
 	s->last_word.last = s->late_ms > LATE_RESULT_MS;
 	if (s->down.kind == ERROR_NONE)
-		error_set(&s->down, ERROR_UNAVAILABLE, 0, "%s: no answer within the %s of --wait",
-			  uri_location(s->run->uri, s->run->driver->port, location),
-			  duration_format(s->run->wait_ms, text, sizeof(text)));
+		error_set(&s->down, ERROR_UNAVAILABLE, 0, "%s: no answer within the time of --wait",
+			  uri_location(s->run->uri, s->run->driver->port, location));
 	return supervisor_fail(s, &s->down);
 }
 
