@@ -65,7 +65,10 @@ int net_connect_begin(const struct sockaddr *address, socklen_t length, struct e
 	/* EAGAIN, a full backlog of a Unix socket, is an error: poll() does not wait for room. */
 	if (!connect(fd, address, length) || errno == EINPROGRESS)
 		return fd;
-	error_set(err, ERROR_UNAVAILABLE, errno, "cannot connect");
+	/* This user may not use the socket. */
+	error_set(err, errno == EACCES && address->sa_family == AF_UNIX ? ERROR_REFUSED
+									: ERROR_UNAVAILABLE,
+		  errno, "cannot connect");
 	close(fd);
 	return -1;
 }
