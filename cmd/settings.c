@@ -110,6 +110,11 @@ static int refuse_backend(const struct settings *settings, const char *text, con
 	if (text[0] == '/')
 		return error_set(err, ERROR_USAGE, 0, "%s: '%s' is a path; a directory for locks "
 				 "is file://%s", source, text, text);
+	for (const struct backend_driver *d = backend_drivers; d->scheme; d++)
+		if (!strcmp(d->scheme, text))
+			return error_set(err, ERROR_USAGE, 0, "%s: '%s' is a scheme alone; "
+					 "write %s:%s", source, text, text,
+					 d->local ? "" : "//HOST");
 	if (settings->unreadable.kind == ERROR_NONE)
 		return error_set(err, ERROR_USAGE, 0, "%s: '%.100s' is neither a URI nor a "
 				 "section of %.150s%s" SYSTEM_FILE, source, text,

@@ -66,8 +66,9 @@ static int leave_hold(struct supervisor *s, struct acquire_result *result, struc
 	bool daemon = s->run->process || s->run->driver->local || s->shared->session;
 
 	if (!s->run->process)
-		result->lease_ms = end_ms == CLOCK_NEVER ? s->run->ttl_ms
-							 : end_ms - clock_boot_ms();
+		/* A daemon keeps the session of a shorter lease for the whole TTL. */
+		result->lease_ms = daemon || end_ms == CLOCK_NEVER ? s->run->ttl_ms
+								   : end_ms - clock_boot_ms();
 	if (!daemon) {
 		/* The keeper would renew the lease. */
 		child_end(&s->keeper.child);

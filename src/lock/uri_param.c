@@ -23,6 +23,7 @@ static const struct {
 	{ "lock", "redis: with ?dialect=redisson" },
 	{ "watchdog", "redis: with ?dialect=redisson" },
 	{ "node-timeout", "redlock:" },
+	{ "tls", "redis+sentinel: and redis+cluster:; write rediss://HOST for one server" },
 	{ "time-zone", "mysql: with ?dialect=shedlock" },
 	{ "wsrep", "mysql: with ?strategy=row, advisory or table" },
 };

@@ -266,6 +266,79 @@ said() {
 	nothing_on_private
 }
 
+# replies SCAN SUBSCRIBE: starts a server that refuses scripts for now, and answers SCAN and SUBSCRIBE
+# with these replies; "" closes the connection
+replies() {
+	cat >replies.py <<-'END'
+		import socketserver, sys
+		class Client(socketserver.StreamRequestHandler):
+		    def handle(self):
+		        while line := self.rfile.readline():
+		            words = []
+		            for _ in range(int(line[1:])):
+		                words.append(self.rfile.read(int(self.rfile.readline()[1:]) + 2)[:-2])
+		            verb = words[0].upper()
+		            reply = b"*5\r\n:0\r\n:9000\r\n:0\r\n$1\r\n5\r\n:0\r\n"
+		            if verb in (b"SCAN", b"SUBSCRIBE"):
+		                reply = sys.argv[1 + (verb == b"SUBSCRIBE")].encode().decode("unicode_escape").encode()
+		            if not reply:
+		                return
+		            self.wfile.write(reply)
+		class Server(socketserver.ThreadingTCPServer):
+		    daemon_threads = True
+		with Server(("127.0.0.1", 0), Client) as server:
+		    print(server.server_address[1], file=open("port", "w"), flush=True)
+		    server.serve_forever()
+	END
+	setpriv --pdeathsig KILL python3 replies.py "$@" 3>&- 4>&- &
+	REPLIES=$!
+	wait_until 20 test -s port
+	export DLOCK_BACKEND="redis://127.0.0.1:$(<port)?timeout=1s"
+}
+
+@test "error: a list of locks that never ends is refused in time" {
+	replies '*2\r\n$1\r\n7\r\n*1\r\n$17\r\n{dlock:a}:holders\r\n' ''
+	# 15 times ?timeout=
+	timed "$DLOCK" status
+	equal "$status" 122
+	one_line 'list of locks does not end'
+	took "$MS" 14000 30000
+	kill "$REPLIES"
+}
+
+@test "error: a proxy that closes the connection at SUBSCRIBE is reported as such" {
+	replies '' ''
+	run --separate-stderr -122 "$DLOCK" run -w 10s "$LOCK" -- true
+	one_line 'SUBSCRIBE.*pub/sub'
+	kill "$REPLIES"
+}
+
+@test "a server that is full or fails over is down, and one that refuses is not" {
+	private_redis
+	redis_at "$P_DIR" config set maxmemory 1
+	run --separate-stderr -0 "$DLOCK" run --if-down run -b "$P_URI" "$LOCK" -- touch full
+	[[ -e full ]]
+	redis_at "$P_DIR" config set maxmemory 0
+	redis_at "$P_DIR" replicaof 127.0.0.1 1
+	run --separate-stderr -0 "$DLOCK" run --if-down run -b "$P_URI" "$LOCK" -- touch replica
+	[[ -e replica ]]
+	tool listener $'HTTP/1.1 400 Bad Request\r\n\r\n'
+	refused 'Redis protocol' "redis://127.0.0.1:$TOOL_PORT" --if-down run
+}
+
+@test "messages about URIs that are almost right name the remedy" {
+	run --separate-stderr -125 "$DLOCK" status -b redis
+	one_line 'redis://HOST'
+	run --separate-stderr -125 "$DLOCK" status -b 'redis://h?tls=yes'
+	one_line 'rediss://'
+	run --separate-stderr -125 "$DLOCK" status -b redis://Sesame8@h
+	one_line '://:PASSWORD@'
+	[[ $stderr != *Sesame* ]]
+	private_redis
+	run --separate-stderr -122 "$DLOCK" status -b "redis+cluster://127.0.0.1:$P_PORT"
+	one_line 'no cluster.*redis:'
+}
+
 @test "error: the database does not exist" {
 	refused 'DB|database|99' "$REDIS/99"
 	only_fences

@@ -40,6 +40,15 @@ probe_owner() {
 }
 
 # bats test_tags=more
+@test "acquire --json: the hold ends with its TTL, not with the session's lease, as status prints" {
+	local acquired
+	acquired=$("$DLOCK" acquire --json -t 1h "$LOCK")
+	run -1 "$DLOCK" status --json "$LOCK"
+	between "$(jq .expires_in_ms <<<"$acquired")" 3500000 3600000
+	between "$(jq '.holders[0].expires_in_ms' <<<"$output")" 3500000 3600000
+	"$DLOCK" release "$LOCK" "$(jq -r .token <<<"$acquired")"
+}
+
 @test "a node that is gone: renew, verify and release exit with 123, and create nothing" {
 	local verb
 	for verb in renew verify release; do

@@ -135,8 +135,9 @@ static int read_login(struct redis_address *address, const struct uri *uri, cons
 	address->user = user && user[0] ? user : NULL;
 	address->password = password;
 	if (address->user && !password)
-		return error_set(err, ERROR_USAGE, 0, "%s: user '%s' without a password",
-				 uri->scheme, user);
+		return error_set(err, ERROR_USAGE, 0, "%s: a user without a password: write "
+				 "%s://USER:PASSWORD@HOST, without a user ://:PASSWORD@HOST, or "
+				 "?password-file=PATH", uri->scheme, uri->scheme);
 	return read_tls(address, uri, err);
 }
 

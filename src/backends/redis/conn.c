@@ -45,11 +45,14 @@ static const struct refusal {
 	  "this user lacks a permission; dlock-redis(7) lists those needed" },
 	{ "EVAL", ERROR_REFUSED, "the server runs no scripts, which dlock needs" },
 	{ "SENTINEL", ERROR_REFUSED, "this server is no sentinel" },
-	{ "READONLY", ERROR_REFUSED, "this is a read-only replica; name the master" },
-	{ "MISCONF", ERROR_REFUSED, "the server cannot write its snapshots and takes no writes" },
-	{ "OOM", ERROR_REFUSED, "the server is out of memory (maxmemory)" },
+	{ "READONLY", ERROR_UNAVAILABLE, "this is a read-only replica; name the master" },
+	{ "MISCONF", ERROR_UNAVAILABLE,
+	  "the server cannot write its snapshots and takes no writes" },
+	{ "OOM", ERROR_UNAVAILABLE, "the server is out of memory (maxmemory)" },
 	/* This is temporary after a failover. */
 	{ "NOREPLICAS", ERROR_UNAVAILABLE, "the server has fewer replicas than it wants to have" },
+	{ "cluster support disabled", ERROR_REFUSED,
+	  "this server is no cluster: write redis: instead of redis+cluster:" },
 	{ "DB index", ERROR_REFUSED, "the server has no such database" },
 	{ "MOVED", ERROR_REFUSED,
 	  "this is a node of a cluster, and another one has the lock; use redis+cluster:" },
@@ -261,6 +264,7 @@ void redis_conn_begin(struct redis_conn *conn, int fd, bool subscriber)
 	conn->fd = fd;
 	epoll_ctl(conn->set_fd, EPOLL_CTL_ADD, fd, &input);
 	conn->replica = false;
+	conn->subscriber = subscriber;
 	conn->reader = make_reader(conn);
 	if (password)
 		send_login(conn, login);
@@ -297,7 +301,11 @@ static void report_ended(const struct redis_conn *conn, struct error *err)
 {
 	const bool closed = !err->errnum || err->errnum == EPIPE || err->errnum == ECONNRESET;
 
-	if (closed && is_first_contact(conn))
+	if (closed && conn->subscriber && !conn->received)
+		error_set(err, ERROR_UNAVAILABLE, 0, "%s: closed the connection at SUBSCRIBE, "
+			  "like a proxy without pub/sub, which waiters need",
+			  conn->address->label);
+	else if (closed && is_first_contact(conn))
 		error_set(err, ERROR_UNAVAILABLE, 0, "%s: closed the connection without an answer, "
 			  "like a server that requires TLS (" REDIS_TLS_HINT ")",
 			  conn->address->label);
@@ -384,7 +392,8 @@ static int parse_reply(struct redis_conn *conn, redisReply **reply, struct error
 		memory_exit();
 	/* A server that wants TLS sends an alert to a client without it. */
 	if (failed)
-		return error_set(err, ERROR_UNAVAILABLE, 0, "%s: does not speak the Redis "
+		return error_set(err, conn->received ? ERROR_UNAVAILABLE : ERROR_REFUSED, 0,
+				 "%s: does not speak the Redis "
 				 "protocol%s", conn->address->label,
 				 is_first_contact(conn) ? " (" REDIS_TLS_HINT ")" : "");
 	if (next) {

@@ -49,6 +49,7 @@ struct redis_conn {
 	int set_fd;			/* of epoll, for all that the client has open */
 	struct redis_tls_session *tls;	/* NULL: none */
 	bool greeted;			/* connected, and the handshake is over */
+	bool subscriber;		/* begun for messages alone */
 	bool received;			/* the server has sent a reply */
 	short wanted;			/* what to poll conn->fd for before the next step */
 	struct redisReader *reader;

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "base/error.h"
 #include "base/memory.h"
 #include "lock/hold.h"
@@ -88,9 +89,16 @@ static void list_key(const struct redis_client *client, const redisReply *key,
 		name_list_add(names, text + prefix, (size_t)(end - text) - prefix);
 }
 
+/*
+ * The bounds of a list of names: as many requests' times, and names. A server's cursor may never
+ * return to 0.
+ */
+#define MOST_TIMEOUTS 15
+#define MOST_NAMES (1 << 18)
+
 /* Add the names of the locks on one server. endpoint: see redis_command(). */
 static int scan_server(struct redis_client *client, const struct redis_endpoint *endpoint,
-		       struct name_list *names, struct error *err)
+		       int64_t until_ms, struct name_list *names, struct error *err)
 {
 	char cursor[32] = "0", *pattern = make_pattern(client);
 	const char *const get[] = { "SCAN", cursor, "MATCH", pattern, "COUNT", "1000", NULL };
@@ -108,6 +116,13 @@ static int scan_server(struct redis_client *client, const struct redis_endpoint 
 			if (keys->element[i]->type == REDIS_REPLY_STRING)
 				list_key(client, keys->element[i], names);
 		snprintf(cursor, sizeof(cursor), "%.30s", reply->element[0]->str);
+		if (clock_boot_ms() >= until_ms || names->count > MOST_NAMES) {
+			failed = error_set(err, ERROR_UNAVAILABLE, 0, "%s: the list of locks does "
+					   "not end: %zu names within %d times ?timeout=",
+					   client->servers[0].address.label, names->count,
+					   MOST_TIMEOUTS);
+			break;
+		}
 	} while (strcmp(cursor, "0") != 0);
 	free(pattern);
 	return failed;
@@ -120,18 +135,19 @@ static int list_names(struct redis_client *client, struct name_list *names, stru
 	struct redis_server *server = &client->servers[0];
 	const redisReply *reply;
 	struct redis_endpoint *endpoints;
+	const int64_t until_ms = clock_boot_ms() + MOST_TIMEOUTS * client->base.timeout_ms;
 	size_t count;
 	int failed = 0;
 
 	if (!client->route || !client->route->cluster)
-		return scan_server(client, NULL, names, err);
+		return scan_server(client, NULL, until_ms, names, err);
 	reply = redis_command(client, NULL, slots, err);
 	if (!reply)
 		return -1;
 	if (!redis_read_masters(reply, &server->address.at, &endpoints, &count))
 		return redis_odd(server, err);
 	for (size_t i = 0; i < count && !failed; i++)
-		failed = scan_server(client, &endpoints[i], names, err);
+		failed = scan_server(client, &endpoints[i], until_ms, names, err);
 	free(endpoints);
 	return failed;
 }

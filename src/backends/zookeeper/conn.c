@@ -12,6 +12,7 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/eventfd.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -34,6 +35,8 @@
 #define DEFAULT_PORT 2181
 /* An election takes about this long; then there may be a leader. */
 #define ELECTION_MS 1000
+/* More than the pipe has room for. */
+#define NEWS_MOST 4096
 
 /* Only in a library that was built with OpenSSL. */
 extern zhandle_t *zookeeper_init_ssl(const char *, const char *, watcher_fn, int,
@@ -116,7 +119,10 @@ void zk_conn_take_news(struct zk_conn *conn)
 {
 	struct zk_news news;
 
-	while (read(conn->news[0], &news, sizeof(news)) == sizeof(news)) {
+	/* A server that sends events without end must not keep the process here. */
+	for (int i = 0; i < NEWS_MOST; i++) {
+		if (read(conn->news[0], &news, sizeof(news)) != sizeof(news))
+			break;
 		if (news.call) {
 			take_answer(news.call, news.rc);
 		} else if (news.watch) {
@@ -140,9 +146,8 @@ static int await_news(struct zk_conn *conn, int64_t until_ms, struct error *err)
 int zk_conn_fd(struct zk_conn *conn)
 {
 	zk_conn_take_news(conn);
-	if (conn->eventful)
-		zk_conn_report(conn, (struct zk_news){ .state = 0 });
-	return conn->news[0];
+	/* The library's threads may fill the pipe, so this thread writes nothing into it. */
+	return conn->eventful ? conn->ready_fd : conn->news[0];
 }
 
 /* ---- why there is no session ---- */
@@ -345,7 +350,8 @@ int zk_conn_init(struct zk_conn *conn, struct backend *backend, const struct uri
 {
 	conn->backend = backend;
 	conn->news[0] = conn->news[1] = -1;
-	if (pipe2(conn->news, O_CLOEXEC | O_NONBLOCK))
+	conn->ready_fd = eventfd(1, EFD_CLOEXEC);
+	if (pipe2(conn->news, O_CLOEXEC | O_NONBLOCK) || conn->ready_fd < 0)
 		return error_set(err, ERROR_INTERNAL, errno, "pipe");
 	if (!uri->host_count)
 		return error_set(err, ERROR_USAGE, 0, "zookeeper: there is no host: write "
@@ -434,6 +440,7 @@ void zk_conn_finish(struct zk_conn *conn)
 	free(conn->tls);
 	close(conn->news[0]);
 	close(conn->news[1]);
+	close(conn->ready_fd);
 }
 
 /*
@@ -786,10 +793,10 @@ int zk_call_error(const struct zk_conn *conn, int rc, const char *what, const ch
 	/* Both follow our write whose answer was lost. */
 	case ZBADVERSION:
 	case ZRUNTIMEINCONSISTENCY:
-		return error_set(err, ERROR_UNAVAILABLE, 0, "%s: cannot %s: %s", conn->label, what,
-				 zerror(rc));
+		return error_set(err, ERROR_UNAVAILABLE, 0, "%s: cannot %s: %s (%d)", conn->label,
+				 what, zerror(rc), rc);
 	default:
-		return error_set(err, ERROR_REFUSED, 0, "%s: cannot %s %.200s: %s", conn->label,
-				 what, path, zerror(rc));
+		return error_set(err, ERROR_REFUSED, 0, "%s: cannot %s %.200s: %s (%d)",
+				 conn->label, what, path, zerror(rc), rc);
 	}
 }

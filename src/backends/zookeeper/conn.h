@@ -73,6 +73,7 @@ struct zk_conn {
 	char *tls;			/* "ca,cert,key,"; NULL: none */
 	char label[URI_LOCATION_SIZE];
 	int news[2];			/* the pipe: its end to read from, and to write to */
+	int ready_fd;			/* always readable */
 
 	/* ---- used by the main thread alone, as all but zk_conn_report() */
 	zhandle_t *handle;
