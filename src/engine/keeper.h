@@ -44,7 +44,7 @@ enum keeper_event_type {
 	KEEPER_DETACHED,	/* the keeper is a daemon now; no event follows */
 	/* Held until now. The keeper ends, or with keeps stays for the minimum hold. */
 	KEEPER_RELEASED,
-	KEEPER_FAILED,		/* kind, message. The keeper cleans up, and sends it again as last */
+	KEEPER_FAILED,		/* kind, message. The keeper cleans up and sends it again */
 	KEEPER_GONE,		/* the keeper's process is gone */
 };
 

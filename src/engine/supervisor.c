@@ -535,7 +535,8 @@ static enum acquired handle_acquiring(struct supervisor *s, const struct keeper_
 void supervisor_give_up(struct supervisor *s)
 {
 	/* The entry of a dead waiter delays others, and a run that is done is in no hurry. */
-	const int64_t now_ms = clock_boot_ms(), limit_ms = s->limit_ms > now_ms ? s->limit_ms : now_ms;
+	const int64_t now_ms = clock_boot_ms();
+	const int64_t limit_ms = s->limit_ms > now_ms ? s->limit_ms : now_ms;
 	int64_t until_ms = now_ms + (s->result->done ? 2 * s->timeout_ms + KEEPER_GRACE_MS
 						     : INTERRUPTED_GRACE_MS);
 	struct keeper_event event;
