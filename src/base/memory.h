@@ -4,21 +4,9 @@
  * line on stderr and status MEMORY_EXIT_STATUS. So no caller checks their results. All memory is
  * freed with free().
  *
- * Every process of dlock may end here, because the others survive its sudden death as after a
- * kill:
- *
- *	a command such as status	prints the message; its caller sees the status.
- *	the supervisor of a run		the guard stops the command, then the keeper releases the
- *					lock.
- *	the guard			the supervisor stops the command.
- *	the keeper of a run		the supervisor stops the command before the lease is
- *					over, or at once where the lock ends with the keeper's
- *					connection.
- *	the keeper of an acquisition	the lock stays until its lease is over, or ends with the
- *					keeper's connection.
- *
- * To release the lock or to stop the command would take memory, too. tree_signal() does not use
- * these functions, because its caller must kill processes and can try again.
+ * Every process of dlock may end here, because the others survive its sudden death as after a kill:
+ * see src/engine/README.md. tree_signal() does not use these functions, because its caller must
+ * kill processes and can try again.
  */
 #pragma once
 

@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/syscall.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "error.h"
@@ -79,6 +80,14 @@ bool process_is_dead(pid_t pid)
 	char state;
 
 	return !read_status(pid, " State: %c", &state) || state == 'Z' || state == 'X';
+}
+
+bool process_group_has_child(pid_t group)
+{
+	siginfo_t info;
+
+	return !waitid(P_PGID, (id_t)group, &info, WEXITED | WNOHANG | WNOWAIT | __WALL) ||
+	       errno != ECHILD;
 }
 
 int pidfd_open_once(pid_t pid)

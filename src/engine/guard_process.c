@@ -41,6 +41,7 @@
 #include "base/clock.h"
 #include "base/ipc.h"
 #include "base/kernel_timer.h"
+#include "base/process.h"
 #include "base/signals.h"
 #include "base/terminal.h"
 #include "base/tree.h"
@@ -519,10 +520,10 @@ static struct lease_stop stop_of(const struct guarding *g)
 /* Send sig to the command's process group; without /proc, even when the command has ended. */
 static void signal_group(const struct guarding *g, int sig)
 {
-	const pid_t group = tree_usable() ? g->command : g->group;
-
-	if (group)
-		kill(-group, sig);
+	if (g->command)
+		kill(-g->command, sig);
+	else if (g->group && !tree_usable() && process_group_has_child(g->group))
+		kill(-g->group, sig);
 }
 
 /* Send sig to all processes of the tree, until until_ms. Returns their number, or -1. */

@@ -328,7 +328,7 @@ static bool kill_unseen(const struct supervisor *s, int64_t lease_end_ms)
 {
 	siginfo_t info;
 
-	if (command_of(s))
+	if (command_of(s) && process_group_has_child(command_of(s)))
 		kill(-command_of(s), SIGKILL);
 	return s->knows_excluded && clock_boot_ms() < lease_end_ms &&
 	       (!waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT | __WALL) || errno != ECHILD);
