@@ -362,6 +362,7 @@ int zk_conn_init(struct zk_conn *conn, struct backend *backend, const struct uri
 	if (uri->password)
 		conn->auth = memory_format("%s:%s", uri->user, uri->password);
 	conn->user = memory_copy(uri->user);
+	conn->password_file = uri_param(uri, "password-file");
 	conn->host_count = uri->host_count;
 	conn->hosts = memory_new(uri->host_count, sizeof(*conn->hosts));
 	for (size_t i = 0; i < uri->host_count; i++) {
@@ -449,6 +450,13 @@ void zk_conn_finish(struct zk_conn *conn)
  */
 static bool add_auth(struct zk_conn *conn)
 {
+	char *password = uri_renew_password(conn->password_file);
+
+	if (password) {
+		memory_free_secret(conn->auth);
+		conn->auth = memory_format("%s:%s", conn->user, password);
+	}
+	memory_free_secret(password);
 	return !conn->auth || !zoo_add_auth(conn->handle, "digest", conn->auth,
 					    (int)strlen(conn->auth), NULL, NULL);
 }

@@ -70,6 +70,7 @@ struct zk_conn {
 	size_t host_count;
 	char *auth;			/* "user:password"; NULL: none */
 	char *user;			/* for messages, as label */
+	const char *password_file;	/* read for each session; NULL: none */
 	char *tls;			/* "ca,cert,key,"; NULL: none */
 	char label[URI_LOCATION_SIZE];
 	int news[2];			/* the pipe: its end to read from, and to write to */
