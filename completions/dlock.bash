@@ -205,10 +205,7 @@ _dlock_parse()
 			;;
 		--*=*) ;;
 		-?*)
-			# The options of run end at its name.
-			if [[ $1 == run && $operands != 0 ]]; then
-				continue
-			elif _dlock_takes_value "$word"; then
+			if _dlock_takes_value "$word"; then
 				((++i))
 				if ((i == cword)); then
 					waiting=$OPTION
@@ -241,7 +238,7 @@ _dlock_command()
 		_dlock_wrapped $((ended + 1))
 		return
 	fi
-	if [[ $1 == run && $operands != 0 ]]; then
+	if [[ $1 == run && $operands != 0 && $cur != -* ]]; then
 		[[ ${words[cword - 1]} == -c ]] || _dlock_reply -- -c
 		return
 	fi
@@ -297,7 +294,7 @@ _dlock()
 {
 	local words cword cur OPTION VALUE program=$1 of option argument
 	local commands=() options=() schemes=()
-	local -A takes=()
+	local -A takes=([--timeout]=DUR)
 	COMPREPLY=()
 	_dlock_words
 	while IFS=';' read -r of option argument _; do
@@ -308,7 +305,7 @@ _dlock()
 		esac
 	done < <(command "$program" help --words 2>/dev/null)
 	if ((cword == 1)); then
-		_dlock_reply "${commands[@]}" -h --help --version
+		_dlock_reply "${commands[@]}" -h --help -V --version
 	elif ((${#options[@]})); then
 		[[ ${words[1]} != run ]] || options+=(--)
 		_dlock_command "${words[1]}"

@@ -9,17 +9,17 @@ set -g __dlock_rows (command dlock help --words 2>/dev/null)
 function __dlock_at
     set -l words (commandline -opc)
     set -l place options
+    set -l back options
     for word in $words[3..-1]
         switch $place
             case value
-                set place options
+                set place $back
             case options named
                 if test "$word" = --
                     set place ended
                     test $words[2] = run; and set place wrapped
-                else if test $place = named
-                    continue
                 else if __dlock_takes_value $word
+                    set back $place
                     set place value
                 else if test $words[2] = run; and not string match -q -- '-*' $word
                     set place named
@@ -28,8 +28,10 @@ function __dlock_at
     end
     # an option that stands where a value is wanted is none
     if test $place = value; and not string match -q -- '-*' (commandline -ct)
-        set place options
+        set place $back
     end
+    # options may follow the name
+    test "$argv[1]$place" = optionsnamed; and set place options
     if set -q words[2]
         test "$argv[1]" = $place; and contains -- $words[2] $argv[2..-1]
     else
@@ -118,11 +120,11 @@ end
 
 complete -c dlock -f
 complete -c dlock -n '__dlock_at start' -s h -l help -d 'show help'
-complete -c dlock -n '__dlock_at start' -l version -d 'show the version'
+complete -c dlock -n '__dlock_at start' -s V -l version -d 'show the version'
 set -g __dlock_commands
 set -g __dlock_flags ''
 set -g __dlock_valued ''
-set -l long_valued
+set -l long_valued timeout
 for row in $__dlock_rows
     set -l field (string split -m 3 ';' -- $row)
     set -l how

@@ -273,7 +273,7 @@ drive() {
 	printf '%s\n' "${words[@]}" >wanted
 	# bash offers its options along with them
 	same wanted <(grep -v '^-' offers) "$shell: commands"
-	offers_only "$shell" 'dlock -' -h --help --version
+	offers_only "$shell" 'dlock -' -h --help -V --version
 	offers_only "$shell" 'dlock help ' "${words[@]}"
 
 	for command in "${words[@]}"; do
@@ -322,9 +322,11 @@ drive() {
 	done
 	offers_nothing "$shell" 'dlock check dlock-test-'
 
-	# after the name of run there is only the command, or -c
+	# after the name of run there are the command, or -c, and options
 	offers_only "$shell" 'dlock run -n name ' -- -c
-	offers_only "$shell" 'dlock run -n name -' -- -c
+	offers_among "$shell" 'dlock run -n name -' -c --backend --wait
+	offers_among "$shell" 'dlock run name -n --bac' --backend
+	offers_among "$shell" 'dlock run --timeout 5 name -w 3 --bac' --backend
 
 	mkdir -p "$XDG_CONFIG_HOME"
 	printf 'backend = prod\n[prod]\nuri = file:\n  [our-lab]\nuri = redis://h\n' \
