@@ -202,9 +202,11 @@ int command_token(struct session *session, struct error *err)
 	if (ask_hold(session, verb, &request, &reply, err))
 		return -1;
 	if (reply.outcome == OUTCOME_LOST) {
-		log_print(LEVEL_WARNING, "this token does not hold the lock%s",
+		log_print(LEVEL_WARNING, "this token does not hold the lock%s%s",
 			  token_scope(token, session->name, uri_identity(&session->settings.uri)) ==
-			  TOKEN_OF_NAME ? " here: it is of another --backend" : "");
+			  TOKEN_OF_NAME ? " here: it is of another --backend" : "",
+			  session->options.operand_count > 1
+			  ? "" : "; if its hold has ended, unset DLOCK_TOKEN");
 		return EXIT_LOST;
 	}
 	if (release && verb == KEEPER_VERB_VERIFY)

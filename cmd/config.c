@@ -119,7 +119,7 @@ static int set_entry(struct loader *loader, const char *name, const char *value,
 		key++;
 	if (key == end)
 		return error_set(err, ERROR_USAGE, 0, "unknown key '%s': %s",
-				 text_quote(name, strlen(name), quoted), in_section
+				 text_quote(name, quoted, sizeof(quoted)), in_section
 				 ? "a section has uri, ttl, wait and kill-after"
 				 : "backend, ttl, wait, contain, log and require-backend belong "
 				   "before the first section");
@@ -127,7 +127,7 @@ static int set_entry(struct loader *loader, const char *name, const char *value,
 		return error_set(err, ERROR_USAGE, 0, "'%s' is set twice", name);
 	if (check_value(key, value, err))
 		return -1;
-	if (loader->exposed && !config->exposed_path && uri_find_password(value, &length))
+	if (loader->exposed && !config->exposed_path && text_find_password(value, &length))
 		config->exposed_path = loader->path;
 	add_entry(loader, key->name, value);
 	return 0;
@@ -175,8 +175,8 @@ static int read_line(struct loader *loader, char *line, struct error *err)
 		return 0;
 	if (*line == '[')
 		return begin_section(loader, line, err);
-	/* A comment begins with a ';' behind a blank. */
-	for (char *c = strchr(line, ';'); c; c = strchr(c + 1, ';'))
+	/* A comment begins with a ';' or '#' behind a blank. */
+	for (char *c = strpbrk(line, ";#"); c; c = strpbrk(c + 1, ";#"))
 		if (strchr(BLANKS, c[-1]))
 			*c = '\0';
 	value = strpbrk(line, "=:");

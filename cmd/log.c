@@ -22,6 +22,8 @@
 #define TICK_MS 1000
 /* A CI system ends a job that prints nothing for some minutes. */
 #define LINE_EACH_MS 60000
+/* In such a job, without -v. */
+#define LINE_FIRST_MS 10000
 
 struct run_hooks log_hooks = { .report = log_message, .waiting = log_waiting };
 
@@ -32,8 +34,8 @@ static struct {
 	const char *location;		/* of the lock */
 	bool live;			/* stderr is a terminal: show the live line while waiting */
 	bool line_shown;
-	char last_holder[HOLDER_DESCRIPTION_SIZE];	/* the last one that -v has printed, */
-	int64_t holder_ms;		/* and when: CLOCK_BOOTTIME */
+	char last_holder[HOLDER_DESCRIPTION_SIZE];	/* the last one that was printed */
+	int64_t next_ms;		/* when to print it again: CLOCK_BOOTTIME */
 } lines;
 
 static const struct {
@@ -59,6 +61,14 @@ void print_line(FILE *to, const char *format, ...)
 	text_clean(text, strlen(text), text, strlen(text) + 1);
 	fprintf(to, "%s\n", text);
 	free(text);
+}
+
+const char *print_name(const char *name, char buf[static PRINT_NAME_SIZE])
+{
+	const bool has_blank = *name == ' ' || (*name && name[strlen(name) - 1] == ' ');
+
+	snprintf(buf, PRINT_NAME_SIZE, has_blank ? "'%s'" : "%s", name);
+	return buf;
 }
 
 bool print_is_screen(int fd)
@@ -146,6 +156,7 @@ static void clear_live_line(void)
 void log_message(const struct run_message *message)
 {
 	const char *name = message->nameless ? NULL : lines.name;
+	char shown[PRINT_NAME_SIZE];
 
 	if (message->level < log_hooks.least)
 		return;
@@ -154,8 +165,8 @@ void log_message(const struct run_message *message)
 	if (lines.json)
 		print_json(message);
 	else
-		print_line(stderr, "dlock: %s%s%s", name ? name : "", name ? ": " : "",
-			   message->text);
+		print_line(stderr, "dlock: %s%s%s", name ? print_name(name, shown) : "",
+			   name ? ": " : "", message->text);
 	if (lines.syslog)
 		system_log(levels[message->level].priority, lines.name, "%s", message->text);
 }
@@ -189,18 +200,26 @@ int log_fail(const struct error *err)
 
 void log_begin(const struct options *options)
 {
+	const char *ci = getenv("CI");
+	bool in_job;
+
 	lines.json = options->log_json;
 	lines.syslog = options->syslog;
 	/* JSON reports each step. */
 	log_hooks.least = lines.json && options->least < LEVEL_ERROR ? LEVEL_STEP : options->least;
 	lines.live = options->least < LEVEL_ERROR && !lines.json && print_is_screen(STDERR_FILENO);
-	log_hooks.tick_ms = lines.live ? TICK_MS
+	in_job = log_hooks.least == LEVEL_WARNING && ci && *ci && !isatty(STDERR_FILENO);
+	lines.next_ms = clock_boot_ms() + LINE_FIRST_MS + TICK_MS;
+	log_hooks.tick_ms = lines.live ? TICK_MS : in_job ? LINE_FIRST_MS
 				       : log_hooks.least == LEVEL_STEP ? LINE_EACH_MS : CLOCK_NEVER;
 }
 
 void log_about(const char *name, const char *location, bool syslog)
 {
-	lines.name = name;
+	static char uri[PRINT_NAME_SIZE];
+
+	/* It may be a URI without its -b. */
+	lines.name = name && strstr(name, "://") ? text_quote(name, uri, sizeof(uri)) : name;
 	lines.location = location;
 	lines.syslog = syslog;
 }
@@ -252,7 +271,7 @@ static const char *down_text(const struct wait_state *state, char buf[static TIM
 
 static void show_live_line(const struct wait_state *state, const char *holder)
 {
-	char waited[TIMED_SIZE], text[1024], queue[48], down[TIMED_SIZE];
+	char waited[TIMED_SIZE], text[1024], queue[48], down[TIMED_SIZE], name[PRINT_NAME_SIZE];
 	struct winsize size = { 0 };
 	int width = 79;
 
@@ -260,7 +279,7 @@ static void show_live_line(const struct wait_state *state, const char *holder)
 		return;
 	if (!ioctl(STDERR_FILENO, TIOCGWINSZ, &size) && size.ws_col > 10)
 		width = size.ws_col - 1;
-	snprintf(text, sizeof(text), "dlock: %s: %s%s, %s%s", lines.name,
+	snprintf(text, sizeof(text), "dlock: %s: %s%s, %s%s", print_name(lines.name, name),
 		 timed_text("waiting ", run_elapsed(state->began_ms), "", waited),
 		 queue_text(state->down_since_ms ? -1 : state->ahead, queue),
 		 down_text(state, down), holder);
@@ -269,24 +288,24 @@ static void show_live_line(const struct wait_state *state, const char *holder)
 	lines.line_shown = true;
 }
 
-/* Print a line when the holder has changed, and each minute. */
+/* Print a line each minute, and with -v when the holder has changed. */
 static void print_waiting(const struct wait_state *state, const char *holder)
 {
 	const struct run_facts facts = { .began_ms = state->began_ms };
 	char who[HOLDER_DESCRIPTION_SIZE], queue[48], text[1200], polls[TIMED_SIZE];
 
 	holder_describe(&state->holder, -1, who, sizeof(who));
-	if (!strcmp(who, lines.last_holder) &&
-	    clock_boot_ms() < lines.holder_ms + LINE_EACH_MS - TICK_MS)
+	if (clock_boot_ms() < lines.next_ms - TICK_MS &&
+	    (log_hooks.least > LEVEL_STEP || !strcmp(who, lines.last_holder)))
 		return;
 	memcpy(lines.last_holder, who, sizeof(who));
-	lines.holder_ms = clock_boot_ms();
+	lines.next_ms = clock_boot_ms() + LINE_EACH_MS;
 	snprintf(text, sizeof(text), "waiting%s, %s (on %s)%s", queue_text(state->ahead, queue),
 		 holder, lines.location,
 		 timed_text("; no release wakes this waiter: it checks every ",
 			    state->poll_ms ? state->poll_ms : -1, "", polls));
 	log_message(&(struct run_message){
-		.level = LEVEL_STEP, .event = EVENT_WAITING, .text = text, .facts = &facts,
+		.level = log_hooks.least, .event = EVENT_WAITING, .text = text, .facts = &facts,
 		.wait = state,
 	});
 }

@@ -51,6 +51,12 @@ int log_failed_run(const struct run_result *result, int not_obtained);
  */
 void print_line(FILE *to, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
+/* Room for the name of a lock. */
+#define PRINT_NAME_SIZE 208
+
+/* Write the name of a lock for people, in quotes when a blank is at one of its ends. Returns buf. */
+const char *print_name(const char *name, char buf[static PRINT_NAME_SIZE]);
+
 /* Is it a terminal that obeys escape sequences? */
 bool print_is_screen(int fd);
 

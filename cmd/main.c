@@ -6,11 +6,14 @@
 #include <unistd.h>
 
 #include "base/fds.h"
+#include "base/text.h"
 #include "lock/name.h"
 #include "session.h"
 
 /* The column where the help of an option begins. */
 #define COLUMN 30
+/* The longest line of help. */
+#define WIDTH 79
 
 static int command_help(struct session *session, struct error *err);
 
@@ -58,6 +61,16 @@ static const char exit_statuses[] =
 	"  126     the command could not be executed\n"
 	"  127     the command was not found\n";
 
+static const char examples[] =
+	"\nExamples:\n"
+	"    dlock run -n backup -- tar czf /var/backups/home.tar.gz /home\n"
+	"    dlock run -b redis://redis.example.com -w 30m deploy -- ./deploy.sh\n"
+	"    dlock run -b prod -q --once-per 12h -E 0 nightly -- nightly-backup\n"
+	"\nEnvironment:\n"
+	"  DLOCK_BACKEND, DLOCK_TTL, DLOCK_WAIT      used without -b, -t and -w\n"
+	"  DLOCK_REQUIRE_BACKEND                     with 1, refuse the default backend\n"
+	"  DLOCK_NAME, DLOCK_TOKEN, DLOCK_FENCE      of the hold, set for the command\n";
+
 static const struct command *find_command(const char *name)
 {
 	for (const struct command *command = commands; command->name; command++)
@@ -69,9 +82,9 @@ static const struct command *find_command(const char *name)
 /* `dlock deploy -- make` gets a hint and does not run: "status" may be a lock's name, too. */
 static int refuse_command(const char *word, struct error *err)
 {
-	char name[SHOWN_SIZE], advice[SHOWN_SIZE + 96] = "";
+	char name[TEXT_QUOTE_SIZE], advice[TEXT_QUOTE_SIZE + 96] = "";
 
-	uri_redact(word, name, sizeof(name));
+	text_quote(word, name, sizeof(name));
 	/* The text after '=' may be a URI with a password. */
 	if (name[0] == '-')
 		return error_set(err, ERROR_USAGE, 0, "option %.*s belongs behind the name of a "
@@ -88,38 +101,55 @@ static int refuse_command(const char *word, struct error *err)
 
 static void print_option(const struct option_row *row)
 {
-	const char *line = row->help;
 	const char letter[] = { '-', row->letter, ',', '\0' };
+	const char *word = row->help;
 	int length, used = printf("  %3s --%s%s%s", row->letter ? letter : "", row->name,
 				  row->argument ? " " : "", row->argument ? row->argument : "");
 
-	for (;; line += length + 1, used = 0) {
-		length = (int)strcspn(line, "\n");
-		printf("%*s%.*s\n", used < COLUMN - 1 ? COLUMN - used : 2, "", length,
-		       line);
-		if (!line[length])
-			return;
+	/* As many words in a line as there is room for. */
+	for (; *word; word += length + (word[length] == ' ')) {
+		length = (int)strcspn(word, " ");
+		if (word == row->help && used < COLUMN - 1)
+			used += printf("%*s", COLUMN - 1 - used, "");
+		else if (word == row->help || used + 1 + length > WIDTH)
+			used = printf("\n%*s", COLUMN - 1, "") - 1;
+		used += printf(" %.*s", length, word);
 	}
+	putchar('\n');
 }
 
-static void print_help(const struct command *command)
+/* Print the usual options of run, or the others, or all options of another command. */
+static bool print_options(const char *title, const struct command *command, bool usual, bool others)
 {
 	bool durations = false;
 
-	printf("usage: dlock %s\n\n%c%s.\n\n", command->usage,
-	       command->summary[0] - 'a' + 'A', command->summary + 1);
+	printf("\n%s:\n", title);
 	for (const struct option_row *row = option_rows; row->name; row++) {
-		if (!row->help || !(row->commands & (unsigned)command->bit))
+		if (!row->help || !(row->commands & (unsigned)command->bit) ||
+		    !(row - option_rows < OPTIONS_USUAL ? usual : others))
 			continue;
 		print_option(row);
 		durations |= row->argument && !strcmp(row->argument, "DUR");
 	}
+	return durations;
+}
+
+static void print_help(const struct command *command)
+{
+	const bool is_run = command->bit == COMMAND_RUN;
+	bool durations;
+
+	printf("usage: dlock %s\n\n%c%s.\n", command->usage,
+	       command->summary[0] - 'a' + 'A', command->summary + 1);
+	durations = print_options(is_run ? "Usual options" : "Options", command, true, !is_run);
+	if (is_run)
+		print_options("Other options", command, false, true);
 	if (durations)
 		printf("\nDUR is a number with a unit (ms s m h d; none: seconds), or a sum: "
 		       "1h30m.\n");
 	if (strstr(command->usage, "PATTERN"))
 		printf("\nA PATTERN has * ? or [ in it; put it in quotes, as in 'deploy-*'.\n");
-	if (command->bit != COMMAND_RUN)
+	if (!is_run)
 		return;
 	printf("Without NAME, a name is derived from the command line, the same on every host.\n"
 	       "\nBackends:\n");
@@ -127,17 +157,21 @@ static void print_help(const struct command *command)
 		printf(d->alias_of ? "  %s:%*sanother name for %s:\n" : "  %s:%*s%s\n", d->scheme,
 		       COLUMN - 3 - (int)strlen(d->scheme), "",
 		       d->alias_of ? d->alias_of : d->summary);
-	printf("In a shell, quote a URI that has a '?' or '&': -b 'URI'.\n\n%s", exit_statuses);
+	printf("In a shell, quote a URI that has a '?' or '&': -b 'URI'.\n%s\n%s", examples,
+	       exit_statuses);
 }
 
 static void print_overview(void)
 {
-	printf("dlock holds a named lock, shared by many machines, while a command runs.\n\n");
+	printf("usage: dlock COMMAND [OPTION]... [NAME]...\n\n"
+	       "dlock holds a named lock, shared by many machines, while a command runs.\n\n");
 	for (const struct command *command = commands; command->name; command++)
-		printf("  dlock %-46s%s\n", command->usage, command->summary);
-	printf("\n'dlock help COMMAND' shows the options of a command.\n"
+		printf("  dlock %-12s%s\n", command->name, command->summary);
+	print_options("Usual options of 'dlock run [OPTION]... [NAME] -- COMMAND [ARG]...'",
+		      commands, true, false);
+	printf("%s\n'dlock help COMMAND' shows all options of a command.\n"
 	       "See also: dlock(1), dlock-output(5), dlock.conf(5), dlock-backends(7),\n"
-	       "dlock-file(7), dlock-mysql(7), dlock-redis(7), dlock-zookeeper(7).\n");
+	       "dlock-file(7), dlock-mysql(7), dlock-redis(7), dlock-zookeeper(7).\n", examples);
 }
 
 /*
@@ -150,7 +184,7 @@ static void print_words(void)
 		printf("%s;;;%s\n", command->name, command->summary);
 		for (const struct option_row *row = option_rows; row->name; row++) {
 			const char *argument = row->argument ? row->argument : "";
-			const int length = row->help ? (int)strcspn(row->help, "\n,:(") : 0;
+			const int length = row->help ? (int)strcspn(row->help, ",:;(") : 0;
 
 			if (!length || !(row->commands & (unsigned)command->bit))
 				continue;
@@ -217,6 +251,8 @@ static int run_command(const struct command *command, char **argv)
 		print_help(command);
 		return 0;
 	}
+	if (!failed && options.version)
+		return session_run(find_command("version"), &options);
 	if (failed || check_operands(command, &options, &err))
 		return log_fail(&err);
 	return session_run(command, &options);
@@ -252,14 +288,17 @@ int main(int argc, char **argv)
 	obey_signals_as_init();
 	if (!strcmp(name, "--help") || !strcmp(name, "-h"))
 		name = "help";
-	else if (!strcmp(name, "--version"))
+	else if (!strcmp(name, "--version") || !strcmp(name, "-V"))
 		name = "version";
 	command = find_command(name);
 	if (command)
 		return log_flush(run_command(command, argv + 1));
-	if (argc < 2)
-		error_set(&err, ERROR_USAGE, 0, "no command given; try 'dlock --help'");
-	else
-		refuse_command(name, &err);
+	if (argc < 2) {
+		/* Nothing has run. */
+		dup2(STDERR_FILENO, STDOUT_FILENO);
+		print_overview();
+		return log_flush(EXIT_DLOCK);
+	}
+	refuse_command(name, &err);
 	return log_fail(&err);
 }

@@ -10,84 +10,92 @@
 #include "base/duration.h"
 #include "base/memory.h"
 #include "base/text.h"
+#include "config.h"
 
 /* The commands that use a backend, and those that take a lock. */
 #define BACKEND_COMMANDS (COMMAND_RUN | COMMAND_ACQUIRE | COMMAND_RENEW | COMMAND_VERIFY | \
 			  COMMAND_RELEASE | COMMAND_STATUS | COMMAND_WAIT | \
 			  COMMAND_BREAK | COMMAND_CHECK | COMMAND_SETUP)
 #define HOLDING_COMMANDS (COMMAND_RUN | COMMAND_ACQUIRE)
+#define WAITING_COMMANDS (HOLDING_COMMANDS | COMMAND_WAIT)
+#define ALL_COMMANDS (BACKEND_COMMANDS | COMMAND_HELP | COMMAND_VERSION)
 
 #define FIELD(name) offsetof(struct options, name)
 
+/* The first OPTIONS_USUAL rows are those that help shows first. */
 const struct option_row option_rows[] = {
-	{ 'b', "backend", "URI", "where the lock lives: a URI, or a name from the\n"
-	  "configuration file (default: file:)", BACKEND_COMMANDS,
-	  OPTION_URI, FIELD(backend), 0, 0 },
-	{ 'n', "nonblock", NULL, "do not wait", HOLDING_COMMANDS,
-	  OPTION_FLAG, FIELD(nonblock), 0, 0 },
-	{ 'w', "wait", "DUR", "wait no longer than this, or 'none' for no limit\n(the default)",
-	  HOLDING_COMMANDS | COMMAND_WAIT, OPTION_TEXT, FIELD(wait), 0, 0 },
-	{ 't', "ttl", "DUR", "TTL of the lease, at least 1s (default: 30s; for renew\n"
-	  "the TTL that the hold has)", HOLDING_COMMANDS | COMMAND_RENEW,
-	  OPTION_TEXT, FIELD(ttl), 0, 0 },
-	{ 's', "shared", NULL, "take a shared hold: many shared holders, or one exclusive",
-	  HOLDING_COMMANDS, OPTION_SET, FIELD(run.mode), HOLD_SHARED, 0 },
-	{ 0, "slots", "N", "take one of N slots: up to N holders at once; all users\n"
-	  "of the name must agree on N", HOLDING_COMMANDS,
-	  OPTION_NUMBER, FIELD(run.slots), 1, 9999 },
-	{ 'E', "conflict-exit-code", "N", "exit status for 'not obtained' (default: 124)",
-	  HOLDING_COMMANDS | COMMAND_WAIT, OPTION_NUMBER, FIELD(conflict_exit_code), 0, 255 },
-	{ 0, "min-hold", "DUR", "keep the lock at least this long, even when it is\n"
-	  "released earlier", HOLDING_COMMANDS, OPTION_DURATION, FIELD(run.min_hold_ms), 0, 0 },
-	{ 0, "once-per", "DUR", "let the command succeed once in this time on all hosts\n"
-	  "together; when it fails, another host runs it", COMMAND_RUN,
-	  OPTION_DURATION, FIELD(run.once_ms), 0, 0 },
-	{ 'c', "command", "STRING", "run 'sh -c STRING', instead of a command behind '--'; may\n"
-	  "also stand after NAME", COMMAND_RUN, OPTION_TEXT, FIELD(shell[2]), 1, 0 },
-	{ 'o', "close", NULL, "do not let the command inherit the descriptor of the lock\n"
-	  "file (only file: has one)", COMMAND_RUN, OPTION_FLAG, FIELD(run.closes), 0, 0 },
-	{ 0, "no-renew", NULL, "stop the command before the first lease ends",
-	  COMMAND_RUN, OPTION_FLAG, FIELD(run.no_renew), 0, 0 },
-	{ 'k', "kill-after", "DUR", "time from TERM to KILL when the command must stop\n"
-	  "(default: 5s, at most a third of the TTL)", COMMAND_RUN,
-	  OPTION_TEXT, FIELD(kill_after), 0, 0 },
-	{ 0, "leftovers", "kill|wait", "what to do when the command ends and leaves processes\n"
-	  "running: end them (default), or keep the lock until they end", COMMAND_RUN,
-	  OPTION_CHOICE, FIELD(run.wait_for_leftovers), 0, 0 },
+	{ 'b', "backend", "URI", "where the lock lives: a URI, or a name from the configuration "
+	  "file (default: file:)", BACKEND_COMMANDS, OPTION_URI, FIELD(backend), 0, 0 },
+	{ 'n', "nonblock", NULL, "do not wait (also --nonblocking, --nb, --no-wait)",
+	  HOLDING_COMMANDS, OPTION_FLAG, FIELD(nonblock), 0, 0 },
+	{ 'w', "wait", "DUR", "wait no longer than this, or 'none' for no limit, the default "
+	  "(also --timeout)", WAITING_COMMANDS, OPTION_WAIT, FIELD(wait_ms), 0, 0 },
+	{ 'E', "conflict-exit-code", "N", "exit status when the lock is taken (default: 124)",
+	  WAITING_COMMANDS, OPTION_NUMBER, FIELD(conflict_exit_code), 0, 255 },
+	{ 't', "ttl", "DUR", "TTL of the lease, at least 1s (default: 30s)", HOLDING_COMMANDS,
+	  OPTION_TTL, FIELD(run.asked_ttl_ms), 0, 0 },
+	{ 'c', "command", "STRING", "run 'sh -c STRING' in place of a command",
+	  COMMAND_RUN, OPTION_TEXT, FIELD(shell[2]), 1, 0 },
+	{ 0, "once-per", "DUR", "let the command succeed once in this time on all hosts together; "
+	  "when it fails, another host runs it", COMMAND_RUN, OPTION_DURATION,
+	  FIELD(run.once_ms), 1, 0 },
 	{ 0, "max-run", "DUR", "stop the command when it has run for this long",
 	  COMMAND_RUN, OPTION_DURATION, FIELD(run.max_run_ms), 0, 0 },
-	{ 0, "until", "HH:MM", "stop the command, or the wait, at this time of day",
+	{ 'q', "quiet", NULL, "print only errors, and warnings of a lost lock", HOLDING_COMMANDS,
+	  OPTION_SET, FIELD(least), LEVEL_ERROR, 0 },
+	{ 'v', "verbose", NULL, "report each step", BACKEND_COMMANDS, OPTION_SET, FIELD(least),
+	  LEVEL_STEP, 0 },
+	{ 't', "ttl", "DUR", "TTL from now on, at least 1s (default: the hold's)",
+	  COMMAND_RENEW, OPTION_TTL, FIELD(run.asked_ttl_ms), 0, 0 },
+	{ 's', "shared", NULL, "take a shared hold: many shared holders, or one exclusive",
+	  HOLDING_COMMANDS, OPTION_SET, FIELD(run.mode), HOLD_SHARED, 0 },
+	{ 0, "slots", "N", "take one of N slots: up to N holders at once; all users of the name "
+	  "must agree on N", HOLDING_COMMANDS, OPTION_NUMBER, FIELD(run.slots), 1, 9999 },
+	{ 0, "min-hold", "DUR", "keep the lock at least this long, even when it is released "
+	  "earlier", HOLDING_COMMANDS, OPTION_DURATION, FIELD(run.min_hold_ms), 0, 0 },
+	{ 'o', "close", NULL, "do not let the command inherit the descriptor of the lock file "
+	  "(only file: has one)", COMMAND_RUN, OPTION_FLAG, FIELD(run.closes), 0, 0 },
+	{ 0, "no-renew", NULL, "stop the command before the first lease ends",
+	  COMMAND_RUN, OPTION_FLAG, FIELD(run.no_renew), 0, 0 },
+	{ 'k', "kill-after", "DUR", "time from TERM to KILL when the command must stop, at most a "
+	  "third of the TTL (default: 5s, or less with a short TTL)", COMMAND_RUN,
+	  OPTION_DURATION, FIELD(kill_after_ms), 0, 0 },
+	{ 0, "leftovers", "kill|wait", "what to do when the command ends and leaves processes "
+	  "running: end them (default), or keep the lock until they end", COMMAND_RUN,
+	  OPTION_CHOICE, FIELD(run.wait_for_leftovers), 0, 0 },
+	{ 0, "until", "HH:MM", "stop the command, or the wait, at this time",
 	  COMMAND_RUN, OPTION_TIME_OF_DAY, FIELD(run.until_ms), 0, 0 },
-	{ 0, "contain", NULL, "run the command in a PID namespace: when dlock ends, for\n"
-	  "whatever reason, the kernel ends everything in it", COMMAND_RUN,
+	{ 0, "contain", NULL, "run the command in a PID namespace: when dlock ends, for whatever "
+	  "reason, the kernel ends everything in it", COMMAND_RUN,
 	  OPTION_SET, FIELD(contain), 1, 0 },
-	{ 0, "no-contain", NULL, "do not contain the command, although the configuration\n"
-	  "file says so", COMMAND_RUN, OPTION_SET, FIELD(contain), -1, 0 },
-	{ 0, "on-lost", "kill|warn", "when the lock is lost: kill (default) stops the command,\n"
-	  "or the process of --pid; warn only warns", HOLDING_COMMANDS,
-	  OPTION_CHOICE, FIELD(run.kill_on_lost), 1, 0 },
-	{ 0, "on-lost-run", "CMD", "run this shell command when the lock is lost and the command\n"
+	{ 0, "no-contain", NULL, "do not contain the command, although the configuration file "
+	  "says so", COMMAND_RUN, OPTION_SET, FIELD(contain), -1, 0 },
+	{ 0, "on-lost", "kill|warn", "when the lock is lost: kill (default) stops the command; "
+	  "warn only warns", COMMAND_RUN, OPTION_CHOICE, FIELD(run.kill_on_lost), 1, 0 },
+	{ 0, "on-lost", "kill|warn", "when the lock is lost: kill (default) ends the process of "
+	  "--pid; warn does not", COMMAND_ACQUIRE, OPTION_CHOICE, FIELD(run.kill_on_lost), 1, 0 },
+	{ 0, "on-lost-run", "CMD", "run this shell command when the lock is lost and the command "
 	  "has ended", COMMAND_RUN, OPTION_TEXT, FIELD(run.on_lost_run), 1, 0 },
-	{ 0, "if-down", "fail|run|wait", "what to do when the backend is down: fail (default),\n"
-	  "run the command without the lock (not for acquire), or wait\n"
-	  "for it until --wait ends", HOLDING_COMMANDS, OPTION_CHOICE, FIELD(run.if_down), 0, 0 },
+	{ 0, "if-down", "fail|run|wait", "what to do when the backend is down: fail (default), run "
+	  "the command without the lock (not for acquire), or wait for it until --wait ends",
+	  HOLDING_COMMANDS, OPTION_CHOICE, FIELD(run.if_down), 0, 0 },
 	{ 0, "metrics", "FILE", "write metrics of this run for Prometheus' node_exporter",
 	  COMMAND_RUN, OPTION_TEXT, FIELD(metrics), 1, 0 },
-	{ 0, "note", "TEXT", "show this text to those who are refused the lock, and in\n"
-	  "status", HOLDING_COMMANDS, OPTION_TEXT, FIELD(run.note), 0, 0 },
-	{ 0, "replace-waiters", NULL, "replace earlier waiters that also have this option",
+	{ 0, "note", "TEXT", "show this text to those who are refused the lock, and with the "
+	  "holders", HOLDING_COMMANDS, OPTION_TEXT, FIELD(run.note), 0, 0 },
+	{ 0, "replace-waiters", NULL, "replace earlier waiters that have this option too",
 	  HOLDING_COMMANDS, OPTION_FLAG, FIELD(run.replaces), 0, 0 },
 	{ 0, "syslog", NULL, "send messages to syslog, too", HOLDING_COMMANDS,
 	  OPTION_FLAG, FIELD(syslog), 0, 0 },
-	{ 0, "log", "text|json", "the form of messages; json is one object per line, and\n"
-	  "reports each step", HOLDING_COMMANDS, OPTION_CHOICE, FIELD(log_json), 0, 0 },
+	{ 0, "log", "text|json", "the form of messages; json is one object per line, and reports "
+	  "each step", HOLDING_COMMANDS, OPTION_CHOICE, FIELD(log_json), 0, 0 },
 	{ 0, "pid", "PID", "hold and renew for as long as this process lives",
 	  COMMAND_ACQUIRE, OPTION_NUMBER, FIELD(pid), 1, INT_MAX },
 	{ 0, "watch", NULL, "show the locks every 2 seconds, until interrupted", COMMAND_STATUS,
 	  OPTION_FLAG, FIELD(watch), 0, 0 },
-	{ 0, "names", NULL, "print only the names of all locks that are held or waited\n"
-	  "for, one per line", COMMAND_STATUS, OPTION_FLAG, FIELD(names), 0, 0 },
-	{ 0, "prometheus", NULL, "print gauges for the textfile collector of Prometheus'\n"
+	{ 0, "names", NULL, "print only the names of all locks that are held or waited for, one "
+	  "per line", COMMAND_STATUS, OPTION_FLAG, FIELD(names), 0, 0 },
+	{ 0, "prometheus", NULL, "print gauges for the textfile collector of Prometheus' "
 	  "node_exporter", COMMAND_STATUS, OPTION_FLAG, FIELD(prometheus), 0, 0 },
 	{ 0, "yes", NULL, "do not ask", COMMAND_BREAK, OPTION_FLAG, FIELD(yes), 0, 0 },
 	{ 0, "dry-run", NULL, "only print what would be made, and the permissions needed",
@@ -95,12 +103,17 @@ const struct option_row option_rows[] = {
 	{ 0, "json", NULL, "print JSON",
 	  COMMAND_ACQUIRE | COMMAND_RENEW | COMMAND_STATUS | COMMAND_CHECK,
 	  OPTION_FLAG, FIELD(json), 0, 0 },
-	{ 'q', "quiet", NULL, "print only errors, and warnings of a lost lock", BACKEND_COMMANDS,
+	{ 'q', "quiet", NULL, "print only errors", BACKEND_COMMANDS & ~HOLDING_COMMANDS,
 	  OPTION_SET, FIELD(least), LEVEL_ERROR, 0 },
-	{ 'v', "verbose", NULL, "report each step; with version, name the libraries",
-	  BACKEND_COMMANDS | COMMAND_VERSION, OPTION_SET, FIELD(least), LEVEL_STEP, 0 },
-	{ 'h', "help", NULL, "show this help",
-	  BACKEND_COMMANDS | COMMAND_HELP | COMMAND_VERSION, OPTION_FLAG, FIELD(help), 0, 0 },
+	{ 'v', "verbose", NULL, "name the libraries, too", COMMAND_VERSION, OPTION_SET,
+	  FIELD(least), LEVEL_STEP, 0 },
+	{ 'h', "help", NULL, "show this help", ALL_COMMANDS, OPTION_FLAG, FIELD(help), 0, 0 },
+	/* Other names, also those of flock(1) and timeout(1). */
+	{ 0, "nonblocking", NULL, NULL, HOLDING_COMMANDS, OPTION_FLAG, FIELD(nonblock), 0, 0 },
+	{ 0, "nb", NULL, NULL, HOLDING_COMMANDS, OPTION_FLAG, FIELD(nonblock), 0, 0 },
+	{ 0, "no-wait", NULL, NULL, HOLDING_COMMANDS, OPTION_FLAG, FIELD(nonblock), 0, 0 },
+	{ 0, "timeout", "DUR", NULL, WAITING_COMMANDS, OPTION_WAIT, FIELD(wait_ms), 0, 0 },
+	{ 'V', "version", NULL, NULL, ALL_COMMANDS, OPTION_FLAG, FIELD(version), 0, 0 },
 	{ 0, "words", NULL, NULL, COMMAND_HELP, OPTION_FLAG, FIELD(words), 0, 0 },
 	{ .name = NULL },
 };
@@ -111,12 +124,13 @@ const struct option_row option_rows[] = {
 static int parse_number(const struct option_row *row, const char *text, int *value,
 			struct error *err)
 {
+	char quoted[TEXT_QUOTE_SIZE];
 	int64_t number;
 
 	if (!text[0] || !text_number(text, strlen(text), &number) || number < row->low ||
 	    number > row->high)
-		return error_set(err, ERROR_USAGE, 0, "'%s' is not a number from %d to %d", text,
-				 row->low, row->high);
+		return error_set(err, ERROR_USAGE, 0, "'%s' is not a number from %d to %d",
+				 text_quote(text, quoted, sizeof(quoted)), row->low, row->high);
 	*value = (int)number;
 	return 0;
 }
@@ -125,6 +139,7 @@ static int parse_choice(const struct option_row *row, const char *text, unsigned
 			struct error *err)
 {
 	const char *word = row->argument;
+	char quoted[TEXT_QUOTE_SIZE];
 	size_t length;
 
 	for (int number = 0;; number++, word += length + 1) {
@@ -134,8 +149,8 @@ static int parse_choice(const struct option_row *row, const char *text, unsigned
 		if (strlen(text) == length && !strncmp(text, word, length))
 			return 0;
 		if (!word[length])
-			return error_set(err, ERROR_USAGE, 0, "'%s' is not one of %s", text,
-					 row->argument);
+			return error_set(err, ERROR_USAGE, 0, "'%s' is not one of %s",
+					 text_quote(text, quoted, sizeof(quoted)), row->argument);
 	}
 }
 
@@ -143,7 +158,7 @@ static int parse_choice(const struct option_row *row, const char *text, unsigned
 static const char *take_uri(struct options *options, char *text)
 {
 	size_t length;
-	const char *password = uri_find_password(text, &length), *copy = memory_copy(text);
+	const char *password = text_find_password(text, &length), *copy = memory_copy(text);
 
 	/* The last of several --backend counts. */
 	options->password_in_argv = password;
@@ -167,16 +182,23 @@ static int apply_option(struct options *options, const struct option_row *row, c
 	case OPTION_NUMBER:
 		return parse_number(row, argument, field, err);
 	case OPTION_DURATION:
-		return duration_parse(argument, field, err);
+		if (duration_parse(argument, field, err))
+			return -1;
+		if (*(int64_t *)field >= row->low)
+			break;
+		return error_set(err, ERROR_USAGE, 0, "it must be more than 0");
+	case OPTION_TTL:
+		return config_parse_ttl(argument, field, err);
+	case OPTION_WAIT:
+		return config_parse_wait(argument, field, err);
 	case OPTION_TIME_OF_DAY:
 		return time_of_day_next(argument, clock_wall_ms(), field, err);
 	case OPTION_TEXT:
-		*(const char **)field = argument;
-		if ((int)strnlen(argument, (size_t)row->low) >= row->low)
-			break;
-		return error_set(err, ERROR_USAGE, 0, "no %s given", row->argument);
 	case OPTION_URI:
-		*(const char **)field = take_uri(options, argument);
+		if ((row->low && !argument[0]) || !strcmp(argument, "--"))
+			return error_set(err, ERROR_USAGE, 0, "no %s given", row->argument);
+		*(const char **)field = row->kind == OPTION_URI ? take_uri(options, argument)
+								: argument;
 		break;
 	case OPTION_CHOICE:
 		return parse_choice(row, argument, field, err);
@@ -192,8 +214,6 @@ static const struct {
 	{ " lock ", "to take a lock: 'dlock run NAME -- COMMAND' or 'dlock acquire NAME'" },
 	{ " unlock -u --unlock ", "'dlock release' releases what 'dlock acquire' took" },
 	{ " -x -e --exclusive ", "a lock is exclusive unless --shared is given" },
-	{ " --timeout ", "the option is --wait" },
-	{ " --nb ", "the option is --nonblock" },
 	{ " -F --no-fork ", "dlock stays, to end the command when the lock is lost" },
 };
 
@@ -258,7 +278,10 @@ static int parse_word(struct options *options, enum command_bit command, const c
 
 	do {
 		length = is_long ? (int)strcspn(name, "=") : 1;
-		snprintf(option, sizeof(option), "-%s%.*s", is_long ? "-" : "", length, name);
+		snprintf(option, sizeof(option), "-%c", *name);
+		/* The whole word may be a URI with a password. */
+		if (is_long)
+			*strchrnul(text_quote(**word, option, sizeof(option)), '=') = '\0';
 		row = find_row(command, is_long, name, (size_t)length);
 		name += length;
 		if (!row)
@@ -279,7 +302,7 @@ static int parse_word(struct options *options, enum command_bit command, const c
 static int check_options(struct options *options, struct error *err)
 {
 	if (options->run.mode == HOLD_SHARED && options->run.slots)
-		return error_set(err, ERROR_USAGE, 0, "--shared and --slots exclude each other");
+		return error_set(err, ERROR_USAGE, 0, "--shared cannot be combined with --slots");
 	if (options->run.slots)
 		options->run.mode = HOLD_SLOT;
 	if (options->run.once_ms && (options->run.mode != HOLD_EXCLUSIVE ||
@@ -292,10 +315,13 @@ static int check_options(struct options *options, struct error *err)
 	return 0;
 }
 
-/* Is it -c of run, which may stand behind NAME, as in flock(1)? */
-static bool is_command_option(const char *word)
+/* Is there a command behind these words of run, or -c? Otherwise its "--" may be missing. */
+static bool has_command(char **word)
 {
-	return !strncmp(word, "-c", 2) || !strncmp(word, "--command", 9);
+	while (*word && strcmp(*word, "--") != 0 && strncmp(*word, "-c", 2) != 0 &&
+	       strncmp(*word, "--command", 9) != 0)
+		word++;
+	return *word;
 }
 
 int options_parse(struct options *options, enum command_bit command, char **argv,
@@ -305,7 +331,7 @@ int options_parse(struct options *options, enum command_bit command, char **argv
 	char **word = argv;
 
 	*options = (struct options){ .conflict_exit_code = EXIT_NOT_OBTAINED,
-				     .least = LEVEL_WARNING,
+				     .least = LEVEL_WARNING, .wait_ms = -1, .kill_after_ms = -1,
 				     .shell = { "sh", "-c" },
 				     .run.kill_on_lost = true, .operands = argv + 1 };
 	while (*++word && !options->run.argv) {
@@ -313,11 +339,13 @@ int options_parse(struct options *options, enum command_bit command, char **argv
 			options->ended = true;
 			options->named = options->operand_count;
 			options->run.argv = is_run ? word + 1 : NULL;
-		} else if (options->ended || (*word)[0] != '-' || !(*word)[1] ||
-			   (is_run && options->operand_count && !is_command_option(*word))) {
+		} else if (options->ended || (*word)[0] != '-' || !(*word)[1]) {
 			options->operands[options->operand_count++] = *word;
 		} else if (parse_word(options, command, argv[0], &word, err)) {
-			return -1;
+			if (!is_run || !options->operand_count || has_command(argv))
+				return -1;
+			/* It is most likely an option of the command. */
+			break;
 		}
 	}
 	return check_options(options, err);

@@ -40,9 +40,11 @@ enum option_kind {
 	OPTION_FLAG,		/* bool: becomes true */
 	OPTION_SET,		/* int: becomes low */
 	OPTION_NUMBER,		/* int: the argument, from low to high */
-	OPTION_DURATION,	/* int64_t: the argument in ms */
+	OPTION_DURATION,	/* int64_t: the argument in ms, low or more */
+	OPTION_TTL,		/* int64_t: as config_parse_ttl() */
+	OPTION_WAIT,		/* int64_t: as config_parse_wait() */
 	OPTION_TIME_OF_DAY,	/* int64_t: when the clock shows it next, in ms since the epoch */
-	OPTION_TEXT,		/* const char *: the argument, of low bytes or more */
+	OPTION_TEXT,		/* const char *: the argument, with low not an empty one */
 	OPTION_URI,		/* const char *: the argument; a password in argv is blanked */
 	OPTION_CHOICE,		/* unsigned char, or bool: the number of a word of argument from 0
 				 * on; with low 1, the first one of two is 1 */
@@ -59,6 +61,9 @@ struct option_row {
 	int low, high;
 };
 
+/* How many of run's options are usual: the first rows. */
+#define OPTIONS_USUAL 10
+
 /* Ends with a row whose name is NULL. */
 extern const struct option_row option_rows[];
 
@@ -69,10 +74,9 @@ struct options {
 	 * environment and the configuration can change, and session_begin() sets the name.
 	 */
 	struct run_request run;
-	const char *backend;	/* these four may be NULL: not given */
-	const char *ttl;
-	const char *wait;
-	const char *kill_after;
+	const char *backend;	/* NULL: not given */
+	int64_t wait_ms;	/* these two may be -1: not given */
+	int64_t kill_after_ms;
 	bool nonblock;
 	int conflict_exit_code;
 	int contain;		/* 1: --contain, -1: --no-contain, 0: neither */
@@ -89,6 +93,7 @@ struct options {
 	bool yes;
 	enum level least;	/* no message below it is printed: -q and -v */
 	bool help;
+	bool version;
 	bool words;		/* of help, for the completions */
 	char **operands;	/* the words that are no options, and of run those before "--" */
 	int operand_count;
@@ -98,10 +103,9 @@ struct options {
 };
 
 /*
- * Parse argv[1...] for the command argv[0]. Options of run but -c end at the first operand, because
- * "--" may be missing before the user's command. Other commands have options anywhere before "--",
- * which lets a NAME begin with "-". Overwrites a password in argv, which other users can read with
- * ps. Returns 0, or -1 with ERROR_USAGE.
+ * Parse argv[1...] for the command argv[0]. Options may stand anywhere before "--", which lets a
+ * NAME begin with "-". Overwrites a password in argv, which other users can read with ps. Returns
+ * 0, or -1 with ERROR_USAGE.
  */
 int options_parse(struct options *options, enum command_bit command, char **argv,
 		  struct error *err);

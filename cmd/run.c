@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "base/signals.h"
+#include "base/text.h"
 #include "lock/name.h"
 #include "metrics.h"
 #include "session.h"
@@ -17,11 +18,11 @@ static int choose_name(struct session *session, struct error *err)
 	static char derived_name[NAME_DERIVED_SIZE];
 	const struct options *options = &session->options;
 	char *const *argv = options->run.argv;
-	char shown[SHOWN_SIZE];
+	char shown[TEXT_QUOTE_SIZE];
 
 	if (argv && options->shell[2])
-		return error_set(err, ERROR_USAGE, 0, "-c and a command behind '--' exclude each "
-				 "other");
+		return error_set(err, ERROR_USAGE, 0, "-c cannot be combined with a command "
+				 "behind '--'");
 	/* Its shell is sh, where flock(1) takes $SHELL. */
 	if (options->shell[2])
 		argv = session->options.run.argv = (char *const *)options->shell;
@@ -31,12 +32,10 @@ static int choose_name(struct session *session, struct error *err)
 				 : "no command given: put it behind '--', as in "
 				   "'dlock run NAME -- COMMAND'");
 	if (options->operand_count > 1)
-		return error_set(err, ERROR_USAGE, 0, options->operands[1][0] == '-'
-				 ? "'%s' is after NAME: options go before it"
-				 : options->shell[2]
+		return error_set(err, ERROR_USAGE, 0, options->shell[2]
 				 ? "there is also '%s': put all of the STRING of -c in quotes"
 				 : "one NAME is wanted before '--', but there is also '%s'",
-				 uri_redact(options->operands[1], shown, sizeof(shown)));
+				 text_quote(options->operands[1], shown, sizeof(shown)));
 	name_derive((const char *const *)argv, derived_name);
 	session->name = options->operand_count ? options->operands[0] : derived_name;
 	return name_check(session->name, err);
@@ -46,16 +45,18 @@ static int report_exec_failure(const char *command, struct run_result *result)
 {
 	struct error *err = &result->error;
 	const int errnum = err->errnum;
+	char shown[200];
 
+	text_quote(command, shown, sizeof(shown));
 	if (errnum != ENOENT)
-		error_set(err, ERROR_INTERNAL, errnum, "%.200s: cannot execute it", command);
+		error_set(err, ERROR_INTERNAL, errnum, "%s: cannot execute it", shown);
 	else if (strchr(command, '/') && !access(command, F_OK))
-		error_set(err, ERROR_INTERNAL, 0, "%.200s: its interpreter was not found", command);
+		error_set(err, ERROR_INTERNAL, 0, "%s: its interpreter was not found", shown);
 	else if (strchr(command, ' ') && !strchr(command, '\''))
-		error_set(err, ERROR_INTERNAL, 0, "%.200s: command not found; for a shell command: "
-			  "sh -c '%.200s'", command, command);
+		error_set(err, ERROR_INTERNAL, 0, "%s: command not found; for a shell command: "
+			  "sh -c '%s'", shown, shown);
 	else
-		error_set(err, ERROR_INTERNAL, 0, "%.200s: command not found", command);
+		error_set(err, ERROR_INTERNAL, 0, "%s: command not found", shown);
 	log_failed_run(result, 0);
 	return errnum == ENOENT ? EXIT_NOT_FOUND : EXIT_CANNOT_EXECUTE;
 }
@@ -99,16 +100,20 @@ static int run_locked(struct session *session, struct run_result *result, struct
 int command_run(struct session *session, struct error *err)
 {
 	const char *path = session->options.metrics;
+	char shown[TEXT_QUOTE_SIZE];
 	const int64_t began_at_ms = clock_wall_ms();
 	struct run_result result = { 0 };
 	int status;
 
 	if (choose_name(session, err))
 		return -1;
+	if (path && !strcmp(path, "-"))
+		return error_set(err, ERROR_USAGE, 0, "--metrics: '-' is not the name of a file");
 	status = run_locked(session, &result, err);
 	/* The job matters more than its report, which does not change the exit status. */
 	if (path && metrics_write(path, session->name, began_at_ms, &result, status, err))
-		log_print(LEVEL_ERROR, "--metrics %s: %s", path, err->message);
+		log_print(LEVEL_ERROR, "--metrics %s: %s",
+			  text_quote(path, shown, sizeof(shown)), err->message);
 	die_as_command(&result);
 	return status;
 }

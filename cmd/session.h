@@ -20,9 +20,6 @@
 /* Ends a command that session_run() has forked when the time of --wait is over. */
 #define SESSION_LATE_SIGNAL SIGVTALRM
 
-/* Room for a word of the command line in a message. Longer words are cut. */
-#define SHOWN_SIZE 160
-
 /*
  * The settings of a command: from the command line, the environment, the user's configuration file,
  * or the system's configuration file. The first of these that has a setting wins.

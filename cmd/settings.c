@@ -3,11 +3,14 @@
 #include "session.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 #include "base/duration.h"
 #include "base/memory.h"
+#include "base/text.h"
 
 #define DEFAULT_BACKEND "file:"
 #define SYSTEM_FILE "/etc/dlock.conf"
@@ -65,31 +68,49 @@ static const char *choose_text(const struct settings *settings, const char *give
 	return entry ? entry->value : NULL;
 }
 
-static int choose_duration(const struct settings *settings, const char *given, const char *option,
+/*
+ * Choose *ms, unless only the default is left: the value of the option, unless it is below 0, or a
+ * text. A text that the option overrides must be right, too. *source is where it is from.
+ */
+static int choose_duration(const struct settings *settings, int64_t given_ms, const char *option,
 			   const char *variable,
 			   int (*parse)(const char *text, int64_t *ms, struct error *err),
-			   int64_t *ms, struct error *err)
+			   const char **source, int64_t *ms, struct error *err)
 {
-	const char *source, *text = choose_text(settings, given, option, variable, &source);
+	const char *text = choose_text(settings, NULL, option, variable, source);
 
-	return text && parse(text, ms, err) ? error_prefix(err, "%s", source) : 0;
+	if (text && parse(text, ms, err))
+		return error_prefix(err, "%s", *source);
+	if (given_ms >= 0) {
+		*ms = given_ms;
+		*source = option;
+	}
+	return 0;
 }
 
 static int choose_durations(struct settings *settings, struct options *options, struct error *err)
 {
 	struct run_request *run = &options->run;
+	const bool has_lease = !run->driver->local || run->asked_ttl_ms;
+	const char *source;
 
 	run->ttl_ms = BACKEND_TTL_MS;
 	run->wait_ms = CLOCK_NEVER;
-	run->kill_after_ms = KILL_AFTER_MS;
-	if (choose_duration(settings, options->ttl, "--ttl", "DLOCK_TTL", config_parse_ttl,
-			    &run->ttl_ms, err) ||
-	    choose_duration(settings, options->nonblock ? "0" : options->wait, "--wait",
-			    "DLOCK_WAIT", config_parse_wait, &run->wait_ms, err) ||
-	    choose_duration(settings, options->kill_after, "--kill-after", "", duration_parse,
-			    &run->kill_after_ms, err))
+	run->kill_after_ms = -1;
+	if (choose_duration(settings, run->asked_ttl_ms ? run->asked_ttl_ms : -1, "--ttl",
+			    "DLOCK_TTL", config_parse_ttl, &source, &run->ttl_ms, err) ||
+	    choose_duration(settings, options->nonblock ? 0 : options->wait_ms, "--wait",
+			    "DLOCK_WAIT", config_parse_wait, &source, &run->wait_ms, err) ||
+	    choose_duration(settings, options->kill_after_ms, "--kill-after", "", duration_parse,
+			    &source, &run->kill_after_ms, err))
 		return -1;
-	run->asked_ttl_ms = options->ttl ? run->ttl_ms : 0;
+	/* Only the default is cut to what fits. */
+	if (run->argv && has_lease && run->kill_after_ms > run->ttl_ms / 3)
+		return error_set(err, ERROR_USAGE, 0, "%s: more than a third of the TTL; it needs "
+				 "-t %" PRId64 "s or more", source,
+				 (3 * run->kill_after_ms + 999) / 1000);
+	if (run->kill_after_ms < 0)
+		run->kill_after_ms = KILL_AFTER_MS;
 	return 0;
 }
 
@@ -106,19 +127,21 @@ static int refuse_backend(const struct settings *settings, const char *text, con
 			  struct error *err)
 {
 	const char *user = user_file();
+	char quoted[TEXT_QUOTE_SIZE];
 
+	text_quote(text, quoted, sizeof(quoted));
 	if (text[0] == '/')
 		return error_set(err, ERROR_USAGE, 0, "%s: '%s' is a path; a directory for locks "
-				 "is file://%s", source, text, text);
+				 "is file://%s", source, quoted, quoted);
 	for (const struct backend_driver *d = backend_drivers; d->scheme; d++)
 		if (!strcmp(d->scheme, text))
 			return error_set(err, ERROR_USAGE, 0, "%s: '%s' is a scheme alone; "
 					 "write %s:%s", source, text, text,
 					 d->local ? "" : "//HOST");
 	if (settings->unreadable.kind == ERROR_NONE)
-		return error_set(err, ERROR_USAGE, 0, "%s: '%.100s' is neither a URI nor a "
-				 "section of %.150s%s" SYSTEM_FILE, source, text,
-				 user, *user ? " or " : "");
+		return error_set(err, ERROR_USAGE, 0, "%s: '%s' is neither a URI nor a section of "
+				 "%.150s%s" SYSTEM_FILE, source, quoted, user,
+				 *user ? " or " : "");
 	*err = settings->unreadable;
 	return -1;
 }
@@ -129,7 +152,9 @@ static int check_default(const struct settings *settings, struct error *err)
 	const char *variable = "DLOCK_REQUIRE_BACKEND", *value = getenv(variable);
 	const bool is_set = value && value[0];
 
-	if (is_set ? !strcmp(value, "0") : !config_has(settings, "require-backend", "yes"))
+	if (is_set ? !strcmp(value, "0") || !strcasecmp(value, "no") ||
+		     !strcasecmp(value, "false") || !strcasecmp(value, "off")
+		   : !config_has(settings, "require-backend", "yes"))
 		return 0;
 	return error_set(err, ERROR_USAGE, 0, "no backend is named, and %s refuses the default: "
 			 "give -b URI, DLOCK_BACKEND, or backend = in the configuration file",

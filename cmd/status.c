@@ -2,6 +2,8 @@
 /* The command status shows holders and waiters, as a table, as JSON or as metrics. */
 #include <inttypes.h>
 #include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include "base/duration.h"
@@ -19,10 +21,11 @@ static const char *const modes[] = {
 
 /* ---- for people ---- */
 
-static const char *mode_text(enum hold_mode mode, int slots, char buf[static 24])
+/* number: of a holder's slot; 0: a waiter has none. */
+static const char *mode_text(const struct row *row, size_t number, char buf[static 48])
 {
-	snprintf(buf, 24, "1 of %d slots", slots);
-	return mode == HOLD_SLOT ? buf : modes[mode];
+	snprintf(buf, 48, "slot %zu of %d", number, row->slots);
+	return row->mode == HOLD_SLOT && number && row->slots > 0 ? buf : modes[row->mode];
 }
 
 static const char *time_text(int64_t ms, char buf[static DURATION_TEXT_SIZE])
@@ -41,40 +44,76 @@ static const char *who_text(const struct holder *holder, char *buf, size_t size)
 	return *buf ? buf : "another client";
 }
 
-static void print_columns(int width, const char *name, const char *mode, const char *held,
-			  const char *expires, const char *fence, const char *who)
+/* The columns of the terminal on stdout; 0: it is none, so all is printed. */
+static int screen_width(void)
 {
-	print_line(stdout, "%s%*s  %-16s  %-8s  %-8s  %-17s  %s", name,
-		    width - (int)text_characters(name), "", mode, held, expires, fence, who);
+	struct winsize size = { .ws_col = 0 };
+
+	if (!isatty(STDOUT_FILENO))
+		return 0;
+	return !ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) && size.ws_col ? size.ws_col : 80;
+}
+
+/* Print a line, on a terminal without the fence and cut, and in red what is overdue. */
+static void print_columns(int width, const char *name, const char *mode, const char *held,
+			  const char *expires, const char *fence, const char *who, bool overdue)
+{
+	const int screen = screen_width();
+	const char *no_color = getenv("NO_COLOR");
+	char line[PRINT_NAME_SIZE + HOLDER_PROCESS_SIZE + HOLDER_DESCRIPTION_SIZE + 64];
+
+	overdue = overdue && print_is_screen(STDOUT_FILENO) && !(no_color && *no_color);
+	snprintf(line, sizeof(line), "%s%*s  %-16s  %-8s  %-8s  %-*s%s", name,
+		 width - (int)text_characters(name), "", mode, held, expires,
+		 screen ? 0 : 19, screen ? "" : fence, who);
+	text_clean(line, strlen(line), line, screen ? (size_t)screen + 1 : sizeof(line));
+	printf(overdue ? "\033[31m%s\033[m\n" : "%s\n", line);
+}
+
+/* Write a name; of one with more than width characters, leave out the middle. */
+static const char *short_name(const char *name, int width, char buf[static PRINT_NAME_SIZE])
+{
+	const int head = (width - 2) / 2;
+	const char *end = name + strlen(name) - (width - 3 - head);
+
+	if ((int)text_characters(print_name(name, buf)) <= width)
+		return buf;
+	while ((*end & 0xc0) == 0x80)
+		end++;
+	text_clean(buf, strlen(buf), buf, (size_t)head + 1);
+	return strcat(strcat(buf, "..."), end);
 }
 
 static void print_lock(const char *name, const struct rows *view, int width)
 {
-	char mode[24], held[DURATION_TEXT_SIZE], expires[DURATION_TEXT_SIZE];
+	char mode[48], shown[PRINT_NAME_SIZE], held[DURATION_TEXT_SIZE], expires[DURATION_TEXT_SIZE];
 	char fence[24], who[HOLDER_PROCESS_SIZE + HOLDER_DESCRIPTION_SIZE], position[64];
 
+	short_name(name, width, shown);
 	if (!view->hold_count)
-		print_columns(width, name, "free", "-", "-", "-", "-");
+		print_columns(width, shown, "free", "-", "-", "-", "-", false);
 	for (size_t i = 0; i < view->hold_count; i++) {
 		const struct row *hold = &view->holds[i];
 
 		snprintf(fence, sizeof(fence), "%" PRIu64, hold->fence);
-		print_columns(width, i ? "" : name, mode_text(hold->mode, hold->slots, mode),
+		/* A holder renews each third of the TTL. */
+		print_columns(width, i ? "" : shown, mode_text(hold, i + 1, mode),
 			      time_text(hold->age_ms, held), time_text(hold->left_ms, expires),
-			      hold->fence ? fence : "-", who_text(&hold->holder, who, sizeof(who)));
+			      hold->fence ? fence : "-", who_text(&hold->holder, who, sizeof(who)),
+			      hold->left_ms >= 0 && !hold->holder.kept_ms &&
+			      hold->left_ms <= hold->holder.ttl_ms / 3);
 	}
 	for (size_t i = 0; i < view->waiter_count; i++) {
 		const struct row *waiter = &view->waiters[i];
 
 		snprintf(position, sizeof(position), "waiter %zu%s%s", i + 1,
 			 waiter->mode == HOLD_EXCLUSIVE ? "" : ", ",
-			 waiter->mode == HOLD_EXCLUSIVE ? "" :
-			 mode_text(waiter->mode, waiter->slots, mode));
+			 waiter->mode == HOLD_EXCLUSIVE ? "" : mode_text(waiter, 0, mode));
 		print_columns(width, "", position, time_text(waiter->age_ms, held), "-", "-",
-			      who_text(&waiter->holder, who, sizeof(who)));
+			      who_text(&waiter->holder, who, sizeof(who)), false);
 	}
 	for (size_t i = 0; i < view->ignored.count; i++)
-		print_columns(width, "", "ignored", "-", "-", "-", view->ignored.names[i]);
+		print_columns(width, "", "ignored", "-", "-", "-", view->ignored.names[i], false);
 }
 
 /* ---- for programs ---- */
@@ -158,14 +197,19 @@ static void show_locks(const struct session *session)
 	const struct options *options = &session->options;
 	const struct locks *locks = &session->locks;
 	const char *location = session->settings.location;
+	/* Half of what the other columns leave, and enough to know the lock by it. */
+	const int half = (screen_width() - 40) / 2, most = half > 12 ? half : 12;
+	char name[PRINT_NAME_SIZE];
+	int width = 4, length;
 	bool header = false;
-	int width = 4;
 
 	if (options->prometheus)
 		metrics_print_locks(location, locks);
-	for (size_t i = 0; i < locks->names.count; i++)
-		if ((int)text_characters(locks->names.names[i]) > width)
-			width = (int)text_characters(locks->names.names[i]);
+	for (size_t i = 0; i < locks->names.count; i++) {
+		length = (int)text_characters(print_name(locks->names.names[i], name));
+		width = length > width ? length : width;
+	}
+	width = screen_width() && width > most ? most : width;
 	for (size_t i = 0; i < locks->names.count && !options->prometheus; i++) {
 		const struct rows *view = &locks->views[i];
 
@@ -178,7 +222,7 @@ static void show_locks(const struct session *session)
 		}
 		if (!header)
 			print_columns(width, "NAME", "MODE", "HELD FOR", "EXPIRES", "FENCE",
-				      "HOLDER");
+				      "HOLDER", false);
 		header = true;
 		print_lock(locks->names.names[i], view, width);
 	}

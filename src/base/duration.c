@@ -62,7 +62,7 @@ static int refuse_duration(struct error *err, const char *text, const char *why)
 	char quoted[TEXT_QUOTE_SIZE];
 
 	return error_set(err, ERROR_USAGE, 0, "bad duration '%s': %s",
-			 text_quote(text, strlen(text), quoted), why);
+			 text_quote(text, quoted, sizeof(quoted)), why);
 }
 
 int duration_parse(const char *text, int64_t *ms, struct error *err)
@@ -137,7 +137,7 @@ int time_of_day_next(const char *text, int64_t now_ms, int64_t *at_ms, struct er
 		if (!read_time(text, &time))
 			return error_set(err, ERROR_USAGE, 0, "bad time of day '%s': write hours "
 					 "and minutes, as in 6:00 or 22:30",
-					 text_quote(text, strlen(text), quoted));
+					 text_quote(text, quoted, sizeof(quoted)));
 		time.tm_mday += days;
 		time.tm_isdst = -1;
 		*at_ms = (int64_t)mktime(&time) * 1000;

@@ -1,8 +1,11 @@
 /* SPDX-License-Identifier: MIT */
-/* Checks and cleans UTF-8, and parses numbers. */
+/* Checks, cleans and quotes UTF-8, and parses numbers. */
 #include "text.h"
 
+#include <stdlib.h>
 #include <string.h>
+
+#include "memory.h"
 
 /* RFC 3629, section 4: the first byte determines which second bytes are allowed. */
 size_t text_char(const char *text, size_t length, bool *control)
@@ -82,15 +85,51 @@ size_t text_characters(const char *text)
 	return count;
 }
 
-const char *text_quote(const char *text, size_t length,
-		       char buf[static TEXT_QUOTE_SIZE])
+const char *text_find_password(const char *text, size_t *length)
+{
+	const char *slashes = strstr(text, "://"), *start = slashes ? slashes + 3 : text;
+	const char *colon = strchr(start, ':'), *end = text + strlen(text), *at;
+
+	if (!colon)
+		return NULL;
+	/* Behind a port, an '@' in the query is one in a parameter. */
+	if (strchr("/?,", colon[1 + strspn(colon + 1, "0123456789")]))
+		end = colon + strcspn(colon, "?");
+	at = memrchr(colon, '@', (size_t)(end - colon));
+	if (!at || at == colon + 1)
+		return NULL;
+	*length = (size_t)(at - colon - 1);
+	return colon + 1;
+}
+
+static const char *find_secret(const char *text, size_t *length)
+{
+	const char *secret = text_find_password(text, length), *user = strstr(text, "://"), *at;
+
+	/* A third slash begins the path of a URI without hosts. */
+	if (secret || !user || user[3] == '/')
+		return secret;
+	user += 3;
+	at = strrchr(user, '@');
+	*length = at ? (size_t)(at - user) : 0;
+	return *length ? user : NULL;
+}
+
+const char *text_quote(const char *text, char *buf, size_t size)
 {
 	static const char dots[] = "...";
-	size_t used = text_clean(text, length, buf, TEXT_QUOTE_SIZE - strlen(dots));
+	const size_t room = size - strlen(dots);
+	size_t length, used;
+	const char *secret = find_secret(text, &length);
+	char *shown = secret ? memory_format("%.*s***%s", (int)(secret - text), text,
+					     secret + length)
+			     : memory_copy(text);
 
+	used = text_clean(shown, strlen(shown), buf, room);
 	/* A C1 character of two bytes becomes one '?', so a text may be cut that would fit. */
-	if (length > TEXT_QUOTE_SIZE - sizeof(dots))
+	if (strlen(shown) >= room)
 		memcpy(buf + used, dots, sizeof(dots));
+	free(shown);
 	return buf;
 }
 

@@ -41,11 +41,22 @@ size_t text_clean(const char *text, size_t length, char *buf, size_t size);
 /* Return the number of characters: the bytes that do not continue one. */
 size_t text_characters(const char *text);
 
+/*
+ * Find the password of a URI in text. Returns its first byte, with its length in *length, or NULL
+ * if there is none or it is empty. It is the text between the first ':' behind "//" and the last
+ * '@': maybe too much, if a path has both, but never too little. For hiding it in argv and in
+ * output.
+ */
+const char *text_find_password(const char *text, size_t *length);
+
 #define TEXT_QUOTE_SIZE 72
 
-/* As text_clean(), with "..." behind a text that is cut. Returns buf. */
-const char *text_quote(const char *text, size_t length,
-		       char buf[static TEXT_QUOTE_SIZE]);
+/*
+ * Write a foreign value for a message: as text_clean(), with "..." behind a text that is cut, and
+ * "***" for the password of a URI, or for all before the '@' if there is no ':', because this may
+ * be a password that was taken for a user. size is 4 or more. Returns buf.
+ */
+const char *text_quote(const char *text, char *buf, size_t size);
 
 /* Parse decimal digits. False: other characters, or too large for *number. Empty text is 0. */
 bool text_number(const char *text, size_t length, int64_t *number);

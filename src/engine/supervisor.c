@@ -662,7 +662,7 @@ static enum acquired refuse_token(struct supervisor *s, enum token_scope scope,
 	if (lost) {
 		s->result->end = RUN_LOST;
 		error_set(&s->result->error, ERROR_REFUSED, 0,
-			  "the hold of DLOCK_TOKEN has ended");
+			  "the hold of DLOCK_TOKEN has ended; unset DLOCK_TOKEN to begin again");
 	}
 	return ACQUIRED_NO;
 }

@@ -18,7 +18,7 @@ int name_check(const char *name, struct error *err)
 	char quoted[TEXT_QUOTE_SIZE];
 	bool control;
 
-	text_quote(name, length, quoted);
+	text_quote(name, quoted, sizeof(quoted));
 	if (length == 0)
 		return error_set(err, ERROR_USAGE, 0, "the name of the lock is empty");
 	if (length > NAME_MAX_BYTES)

@@ -14,36 +14,6 @@
 
 static const char hex_digits[] = "0123456789ABCDEF";
 
-const char *uri_find_password(const char *text, size_t *length)
-{
-	const char *slashes = strstr(text, "://"), *start = slashes ? slashes + 3 : text;
-	const char *colon = strchr(start, ':'), *end = text + strlen(text), *at;
-
-	if (!colon)
-		return NULL;
-	/* Behind a port, an '@' in the query is one in a parameter. */
-	if (strchr("/?,", colon[1 + strspn(colon + 1, "0123456789")]))
-		end = colon + strcspn(colon, "?");
-	at = memrchr(colon, '@', (size_t)(end - colon));
-	if (!at || at == colon + 1)
-		return NULL;
-	*length = (size_t)(at - colon - 1);
-	return colon + 1;
-}
-
-const char *uri_redact(const char *text, char *buf, size_t size)
-{
-	size_t length;
-	const char *password = uri_find_password(text, &length);
-	char *shown = password ? memory_format("%.*s***%s", (int)(password - text), text,
-					       password + length)
-			       : memory_copy(text);
-
-	text_clean(shown, strlen(shown), buf, size);
-	free(shown);
-	return buf;
-}
-
 static int hex_value(char c)
 {
 	const char *digit = strchr(hex_digits, c >= 'a' && c <= 'f' ? c - 'a' + 'A' : c);
@@ -227,7 +197,7 @@ static int parse_query(struct uri *uri, char *text, struct error *err)
 			return -1;
 		if (uri_param(uri, name))
 			return error_set(err, ERROR_USAGE, 0, "parameter '%s' is given twice",
-					 text_quote(name, strlen(name), quoted));
+					 text_quote(name, quoted, sizeof(quoted)));
 		uri->params = memory_resize(uri->params, uri->param_count + 1,
 					    sizeof(*uri->params));
 		uri->params[uri->param_count++] = (struct uri_param){ name, value };
@@ -285,7 +255,7 @@ int uri_parse(struct uri *uri, const char *text, struct error *err)
 			*end += 'a' - 'A';
 	if (*end != ':' || !text_is_letter(*text)) {
 		error_set(err, ERROR_USAGE, 0, "bad URI '%s': it must begin with a scheme, such as "
-			  "redis:// or file:", uri_redact(text, shown, sizeof(shown)));
+			  "redis:// or file:", text_quote(text, shown, sizeof(shown)));
 		goto fail;
 	}
 	*end++ = '\0';

@@ -102,14 +102,6 @@ int uri_load_passwords(struct uri *uri, const char **exposed, struct error *err)
 char *uri_renew_password(const char *path);
 
 /*
- * Find the password of a URI in text. Returns its first byte, with its length in *length, or NULL
- * if there is none or it is empty. It is the text between the first ':' behind "//" and the last
- * '@': maybe too much, if a path has both, but never too little. For hiding it in argv and in
- * output.
- */
-const char *uri_find_password(const char *text, size_t *length);
-
-/*
  * Returns a copy of text, a valid URI, with absolute paths of files in parameters, so that it is
  * valid in each working directory. A path may begin with "~/", the home directory. The caller
  * frees it with memory_free_secret().
@@ -139,12 +131,6 @@ const char *uri_location(const struct uri *uri, uint16_t port, char buf[static U
  * host that is too long, and keeps its port. Returns buf.
  */
 const char *uri_host_text(const char *name, uint16_t port, char *buf, size_t size);
-
-/*
- * Write text for a message (see text_clean() in text.h), with "***" for the password. Cuts a text
- * that is too long. Returns buf.
- */
-const char *uri_redact(const char *text, char *buf, size_t size);
 
 /*
  * Percent-encode length bytes of text, except A-Z a-z 0-9 - . _ ~ / : and write a NUL. Returns the

@@ -57,7 +57,7 @@ int uri_check_params(const struct uri *uri, const char *const known[],
 		used += (size_t)snprintf(list + used, sizeof(list) - used, "%s%s",
 					 used ? ", " : "", *known);
 	return error_set(err, ERROR_USAGE, 0, "unknown parameter '%s' for %.32s: known are: %s",
-			 text_quote(name, strlen(name), quoted), uri->scheme,
+			 text_quote(name, quoted, sizeof(quoted)), uri->scheme,
 			 *list ? list : "none");
 }
 

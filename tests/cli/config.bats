@@ -159,6 +159,9 @@ commands() {
 	unset DLOCK_BACKEND
 	run -0 env DLOCK_REQUIRE_BACKEND=0 "$DLOCK" status
 	run -0 env DLOCK_REQUIRE_BACKEND= "$DLOCK" status
+	for args in no false off No; do
+		run -0 env DLOCK_REQUIRE_BACKEND=$args "$DLOCK" status
+	done
 	run --separate-stderr -125 env DLOCK_REQUIRE_BACKEND=true "$DLOCK" status
 	one_line 'no backend is named, and DLOCK_REQUIRE_BACKEND '
 	while read -r args; do
@@ -375,4 +378,14 @@ commands() {
 	printf '[one]\nuri = file:\nttl = 10ms\n' >"$conf"
 	run --separate-stderr -125 "$DLOCK" status
 	one_line "^dlock: $conf:3: ttl: 10ms is too short; the least is 1s$"
+}
+
+@test "a comment may follow a value" {
+	printf '%s\n' 'ttl = 20s # twenty' 'backend = one	; the directory' '[one] # that' \
+		"uri = $FILE # here" 'wait = 0 ; # at once' >"$XDG_CONFIG_HOME/dlock.conf"
+	unset DLOCK_BACKEND
+	run --separate-stderr -0 "$DLOCK" run -v "$LOCK" -- true
+	matches "$stderr" "on file:$LOCKS"
+	printf 'ttl = 20s#no\n' >"$XDG_CONFIG_HOME/dlock.conf"
+	run -125 "$DLOCK" status
 }

@@ -229,11 +229,10 @@ misused() {
 		misused 125 "this is no token: a token is the 32 hex digits that 'dlock acquire' prints, or these with a level: TOKEN+1" \
 			verify a "$word"
 	done
-	misused 125 "-c and a command behind '--' exclude each other" run a -c x -- true
+	misused 125 "-c cannot be combined with a command behind '--'" run a -c x -- true
 	misused 125 "option -c needs an argument" run a -c
 	misused 125 "--command: no STRING given" run a --command=
 	misused 125 "there is also 'hi': put all of the STRING of -c in quotes" run a -c echo hi
-	misused 125 "'-n' is after NAME: options go before it" run a -n -c true
 	misused 125 "there is no terminal to ask on; --yes breaks the lock without asking" break a
 	misused 125 "too many operands; usage: dlock help [COMMAND]" help run b
 	misused 125 "unknown command 'frob'; try 'dlock --help', or to run a command under a lock: dlock run frob -- COMMAND" \
@@ -266,7 +265,7 @@ redis://u:***@h -- COMMAND" help redis://u:secret@h
 		misused 125 "--once-per cannot be combined with --shared, --slots or --min-hold" \
 			run --once-per 1m $mode a -- true
 	done
-	misused 125 "unknown option '--tim'; try 'dlock run --help'" run --tim 1m a -- true
+	misused 125 "unknown option '--tim'; did you mean --timeout?" run --tim 1m a -- true
 	misused 125 "unknown option '--wai'; did you mean --wait?" run --wai
 	misused 125 "option --wait needs an argument" run --wait
 	misused 125 "option --quiet takes no argument" status --quiet=1
@@ -290,4 +289,173 @@ more failures than one node fewer" wait -b redlock://h,i a
 	printf '\nbackend = redis://h:port/\n' >"$ini"
 	run --separate-stderr -125 "$DLOCK" status
 	matches "$stderr" "^dlock: $ini:2: bad redis URI"
+}
+
+@test "a URI in the place of another value shows no password, wherever it stands" {
+	local uri option
+	for uri in redis://:SECRET@h redis://u:SECRET@h redis://SECRET@h; do
+		for option in -w -t -k --timeout --slots -E --min-hold --once-per --max-run --until \
+			--on-lost --leftovers --if-down --log; do
+			run --separate-stderr -125 "$DLOCK" run "$option" "$uri" "$LOCK" -- true
+			one_line '[*][*][*]@h'
+			not matches "$stderr" SECRET
+		done
+		for option in DLOCK_TTL DLOCK_WAIT; do
+			run --separate-stderr -125 env "$option=$uri" "$DLOCK" run "$LOCK" -- true
+			one_line "^dlock: $option: .*[*][*][*]@h"
+			not matches "$stderr" SECRET
+		done
+		for option in "ttl = $uri" "wait = $uri" "$uri = 1" "backend = $uri" "contain = $uri"; do
+			echo "$option" >"$XDG_CONFIG_HOME/dlock.conf"
+			run --separate-stderr -125 "$DLOCK" check -b none
+			one_line
+			not matches "$stderr" SECRET
+		done
+		rm "$XDG_CONFIG_HOME/dlock.conf"
+		for option in "--$uri" "$uri" "-w5 $uri" "run --$uri x -- true" "run $uri x y -c true" \
+			"run -b file: --metrics $T/$uri/no x -- true" "run -n -b $NAMED $uri -- $uri" \
+			"help $uri" "run -b file: x -- $uri" "acquire --pid $uri x"; do
+			# shellcheck disable=SC2086 # words
+			run --separate-stderr "$DLOCK" $option
+			not equal "$stderr" ""
+			not matches "$stderr$output" SECRET
+		done
+	done
+}
+
+@test "every value that is given is checked, whether it is used or not" {
+	run --separate-stderr -125 "$DLOCK" run -n -w nightly -b "$NAMED" -- touch ran
+	one_line "^dlock: --wait: bad duration 'nightly'"
+	run --separate-stderr -125 "$DLOCK" run -w nightly -w 5 "$LOCK" -- touch ran
+	one_line "^dlock: --wait: bad duration 'nightly'"
+	local option
+	for option in -n '-w 5'; do
+		# shellcheck disable=SC2086 # words
+		run --separate-stderr -125 env DLOCK_WAIT=abc "$DLOCK" run $option "$LOCK" -- touch ran
+		one_line "^dlock: DLOCK_WAIT: bad duration 'abc'"
+	done
+	for option in 'run -t 5' 'acquire -t 5' 'renew -t 5' status; do
+		# shellcheck disable=SC2086 # words
+		run --separate-stderr -125 env DLOCK_TTL=abc "$DLOCK" $option "$LOCK" -- touch ran
+		# some commands have no command behind "--", which is refused first
+		matches "$stderr" "^dlock: (DLOCK_TTL: bad duration 'abc'|a command behind)"
+	done
+	for option in -w -t -k -w5\ -w; do
+		# shellcheck disable=SC2086 # words
+		run --separate-stderr -125 "$DLOCK" run $option -- touch ran
+		one_line "^dlock: --[a-z-]*: bad duration '--'"
+	done
+	for option in -b --note --metrics -c; do
+		run --separate-stderr -125 "$DLOCK" run "$option" -- touch ran
+		one_line '^dlock: --[a-z]*: no [A-Z]* given$'
+	done
+	misused 125 "--once-per: it must be more than 0" run --once-per 0 a -- touch ran
+	misused 125 "--metrics: '-' is not the name of a file" run --metrics - a -- touch ran
+	[[ ! -e ran && ! -e - ]]
+}
+
+@test "-k that is more than a third of the TTL is refused, and the default is cut" {
+	run --separate-stderr -125 "$DLOCK" run -b "$NAMED" -k 20s "$LOCK" -- touch ran
+	one_line '^dlock: --kill-after: .* third of the TTL.* -t 60s'
+	run --separate-stderr -125 "$DLOCK" run -b "$NAMED" -t 59s -k 20s "$LOCK" -- touch ran
+	run --separate-stderr -125 env DLOCK_TTL=3s "$DLOCK" run -b "$NAMED" -k 1001ms "$LOCK" -- touch ran
+	one_line ' -t 4s'
+	printf '[r]\nuri = %s\nkill-after = 20s\n' "$NAMED" >"$XDG_CONFIG_HOME/dlock.conf"
+	run --separate-stderr -125 "$DLOCK" run -b r "$LOCK" -- touch ran
+	one_line "^dlock: $XDG_CONFIG_HOME/dlock.conf:3: .* -t 60s"
+	[[ ! -e ran ]]
+	run -0 "$DLOCK" status -b r
+	run -0 "$DLOCK" run -b r -t 60s "$LOCK" -- true
+	run -0 "$DLOCK" run -b r -k 1s "$LOCK" -- true
+	run -0 "$DLOCK" run -b "$NAMED" -t 3s "$LOCK" -- true
+	# a lock in a directory has no lease
+	"$DLOCK" setup -b "file://$T/locks"
+	run -0 "$DLOCK" run -b "file://$T/locks" -k 20s "$LOCK" -- true
+}
+
+@test "options behind NAME, and other names of options" {
+	export DLOCK_BACKEND=$NAMED
+	run --separate-stderr -0 "$DLOCK" run "$LOCK" -v -t 20s -- echo -v --frob
+	equal "$output" '-v --frob'
+	matches "$stderr" 'acquired'
+	run --separate-stderr -7 "$DLOCK" run "$LOCK" -n -c 'exit 7'
+	run --separate-stderr -0 "$DLOCK" run "$LOCK" -h
+	equal "$output" "$("$DLOCK" help run)"
+	run --separate-stderr -125 "$DLOCK" run "$LOCK" --frob -- true
+	one_line "unknown option '--frob'"
+	# the "--" is missing
+	run --separate-stderr -125 "$DLOCK" run "$LOCK" ls -l
+	one_line "no command given: put it behind '--'"
+	hold --
+	local option
+	for option in --nonblocking --nb --no-wait --timeout=0 '--timeout 0'; do
+		# shellcheck disable=SC2086 # words
+		run --separate-stderr -124 "$DLOCK" run $option "$LOCK" -- true
+		# shellcheck disable=SC2086 # words
+		run --separate-stderr -124 "$DLOCK" acquire "$LOCK" $option
+	done
+	run --separate-stderr -124 "$DLOCK" wait --timeout 0 "$LOCK"
+	release
+	for option in -V --version 'run -V' 'status --version'; do
+		# shellcheck disable=SC2086 # words
+		run --separate-stderr -0 "$DLOCK" $option
+		equal "$output" "$("$DLOCK" version)"
+	done
+}
+
+@test "help: 80 columns, what is usual first, examples, the environment" {
+	local command
+	for command in '' run acquire renew verify release status wait break check setup help version; do
+		# shellcheck disable=SC2086 # may be empty
+		run -0 "$DLOCK" help $command
+		not grep -E '.{80}' <<<"$output"
+		[[ $command == version ]] || not matches "$output" 'with version|for renew'
+	done
+	for command in --help 'help run'; do
+		# shellcheck disable=SC2086 # words
+		run -0 "$DLOCK" $command
+		equal "$(grep -c '^    dlock run ' <<<"$output")" 3 examples
+		matches "$output" 'DLOCK_BACKEND, DLOCK_TTL, DLOCK_WAIT'
+	done
+	"$DLOCK" help run | sed -n '/^Usual/,/^$/p' >usual
+	equal "$(grep -cE '^  .{3} --' usual)" 10 options
+	# nothing has run
+	run --separate-stderr -125 "$DLOCK"
+	equal "$output" ""
+	equal "$stderr" "$("$DLOCK" --help)"
+}
+
+@test "where CI is set, a wait of 10 s writes a line" {
+	local variables errors=() waiters=()
+	export DLOCK_BACKEND=$NAMED
+	hold --
+	for variables in CI=true CI= CI=true:-q CI=true:-v; do
+		# shellcheck disable=SC2046 # may be empty
+		start env "${variables%%:*}" "$DLOCK" run -w 13s \
+			$([[ $variables != *:* ]] || echo "${variables#*:}") "$LOCK" -- true
+		waiters+=("$PID") errors+=("$ERR")
+	done
+	for variables in "${waiters[@]}"; do
+		join "$variables" 30
+	done
+	release
+	equal "$(grep -c 'waiting, .*held by .* for 1[0-9]s' "${errors[0]}")" 1
+	equal "$(grep -c . "${errors[0]}")" 2 "lines: and that it was not obtained"
+	not grep waiting "${errors[1]}" "${errors[2]}"
+	matches "$(<"${errors[3]}")" 'waiting, .*held by'
+}
+
+@test "a blank at an end of a name is shown in quotes" {
+	export DLOCK_BACKEND=$NAMED
+	local name
+	for name in "$LOCK " " $LOCK"; do
+		start "$DLOCK" run "$name" -- sleep 100
+		wait_until 5 not "$DLOCK" status -q "$name"
+		run --separate-stderr -124 "$DLOCK" run -n "$name" -- true
+		one_line "^dlock: '$name': held by "
+		run --separate-stderr -1 "$DLOCK" status "$name"
+		matches "${lines[1]}" "^'$name' "
+		kill "$PID"
+		join "$PID"
+	done
 }

@@ -454,3 +454,39 @@ job_is_gone() {
 	between "$(screen capture-pane -p | grep -c 'held')" 0 1 "copies of the line"
 	release
 }
+
+# status_on_terminal COLUMNS [VARIABLE=VALUE]: the table that a terminal of this width shows
+status_on_terminal() {
+	local columns=$1
+	shift
+	env TERM=xterm "$@" script -qec "stty cols $columns; '$DLOCK' status" /dev/null </dev/null | tr -d '\r'
+}
+
+@test "status fits the terminal, where an overdue lease is red; a pipe gets all" {
+	need script
+	local long red=$'\e[31m'
+	export DLOCK_BACKEND=$REDIS
+	printf -v long "%s-%80s-end" "$LOCK" ''
+	long=${long// /x}
+	"$DLOCK" acquire -q -t 10m --slots 3 "$long" >/dev/null
+	"$DLOCK" acquire -q -t 10m --slots 3 "$long" >/dev/null
+	DLOCK_TTL=10m hold --
+	run -0 "$DLOCK" status
+	matches "${lines[0]}" ' FENCE '
+	matches "$output" "$long  slot 1 of 3 "
+	matches "$output" '  slot 2 of 3 '
+	run -0 status_on_terminal 80
+	not grep -E '.{81}' <<<"$output"
+	not matches "$output" FENCE
+	matches "$output" '\.\.\..*-end  slot 1 of 3 '
+	[[ $output != *"$red"* ]]
+	rcli pexpire "$KEY" 100000
+	run -0 status_on_terminal 120
+	[[ $output == *"$red$LOCK "* ]] || fail "not red"
+	run -0 status_on_terminal 120 NO_COLOR=1
+	[[ $output != *"$red"* ]]
+	run -0 "$DLOCK" status
+	[[ $output != *"$red"* ]]
+	release
+	"$DLOCK" break -q --yes "$long"
+}

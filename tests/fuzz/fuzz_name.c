@@ -40,7 +40,7 @@ static void check_text(const char *text, size_t size)
 		INVARIANT(length == size && memcmp(clean, text, size) == 0);
 	length = text_clean(text, size, cut, sizeof(cut));
 	INVARIANT(length < sizeof(cut) && strncmp(cut, clean, length) == 0);
-	text_quote(text, size, quoted);
+	text_quote(text, quoted, sizeof(quoted));
 	INVARIANT(strlen(quoted) < sizeof(quoted));
 	INVARIANT(text_is_clean(quoted, strlen(quoted)));
 	free(clean);

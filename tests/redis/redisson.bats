@@ -175,7 +175,7 @@ nothing_but_fences() {
 	local waiter=$PID
 	wait_until 5 listeners 1 redisson_sc
 	run -1 "$DLOCK" status "$LOCK"
-	matches "$output" '1 of 2 slots .*Redisson [0-9a-f]{32}'
+	matches "$output" 'slot 1 of 2 .*Redisson [0-9a-f]{32}'
 	tell give a
 	join "$waiter" 2
 	equal "$status" 0

@@ -609,10 +609,9 @@ redis\+sentinel:, redis\+cluster:, redlock:, zookeeper:, mysql:\$" run -b etcd:/
 	usage_error "dlock run $LOCK -- COMMAND" "$LOCK" -- touch ran
 	usage_error "dlock run \[OPTION\]... NAME -- COMMAND" --wait 1s "$LOCK" -- touch ran
 	# what users of flock(1) write
-	usage_error "-c and a command behind '--' exclude each other" run -c "$LOCK" -- touch ran
+	usage_error "-c cannot be combined with a command behind '--'" run -c "$LOCK" -- touch ran
 	usage_error exclusive run -x "$LOCK" -- touch ran
 	usage_error 'dlock release' run -u "$LOCK" -- touch ran
-	usage_error 'option is --wait' run --timeout=3 "$LOCK" -- touch ran
 	usage_error "dlock release" unlock "$LOCK"
 	usage_error "dlock run NAME -- COMMAND' or 'dlock acquire NAME" lock "$LOCK" -- touch ran
 	usage_error "dlock status" list

@@ -62,7 +62,9 @@ static void test_quote(void)
 	buf[TEXT_QUOTE_SIZE] = '!';
 	for (length = 64; length < 80; length++) {
 		unit_case("text_quote of %zu bytes", length);
-		text_quote(in, length, buf);
+		in[length] = '\0';
+		text_quote(in, buf, TEXT_QUOTE_SIZE);
+		in[length] = 'q';
 		CHECK_INT(strlen(buf), length <= 68 ? length : 71);
 		CHECK((strcmp(buf + strlen(buf) - 3, "...") == 0) == (length > 68));
 		CHECK_INT(buf[TEXT_QUOTE_SIZE], '!');

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Tests src/lock/uri.c. */
 #include "base/error.h"
+#include "base/text.h"
 #include "lock/uri.h"
 #include "unit.h"
 
@@ -210,7 +211,7 @@ static void test_bad(void)
 		CHECK(!uri.storage);
 		if (!strstr(bad[i].text, "s3cret") || !strchr(bad[i].text, '@'))
 			continue;
-		CHECK_LACKS(uri_redact(bad[i].text, shown, sizeof(shown)), "s3cret");
+		CHECK_LACKS(text_quote(bad[i].text, shown, sizeof(shown)), "s3cret");
 	}
 }
 

