@@ -145,9 +145,10 @@ static int parse_choice(const struct option_row *row, const char *text, unsigned
 	for (int number = 0;; number++, word += length + 1) {
 		/* NOLINTNEXTLINE(clang-analyzer-core.NonNullParamChecker): it has an argument. */
 		length = strcspn(word, "|");
-		*chosen = (unsigned char)abs(row->low - number);
-		if (strlen(text) == length && !strncmp(text, word, length))
+		if (strlen(text) == length && !strncmp(text, word, length)) {
+			*chosen = (unsigned char)abs(row->low - number);
 			return 0;
+		}
 		if (!word[length])
 			return error_set(err, ERROR_USAGE, 0, "'%s' is not one of %s",
 					 text_quote(text, quoted, sizeof(quoted)), row->argument);
