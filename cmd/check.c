@@ -123,7 +123,10 @@ static int take_probe(struct session *session, struct findings *findings, struct
 	if (waiter)
 		hold_release(waiter, &second, &self, 0, 0, &ignored);
 	backend_close(waiter);
-	if (!err->kind)
+	if (!err->kind && why.kind == ERROR_UNAVAILABLE)
+		findings_add(findings, FINDING_WARNING, "waiter", NULL, "cannot wait: %.200s",
+			     why.message);
+	else if (!err->kind)
 		*err = why;
 	return err->kind ? -1 : 0;
 }
