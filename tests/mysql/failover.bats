@@ -221,6 +221,31 @@ dead_before() {
 	[[ ! -e ran ]]
 }
 
+@test "several hosts: those that refuse writes by other errors, or under a backup, are passed over" {
+	local first second stranger code
+	private_mysql
+	first=$P_DIR
+	private_mysql
+	second=$P_DIR
+	private_mysql
+	on lease "${P_URI/127.0.0.1:/127.0.0.1:$(<"$first/port"),127.0.0.1:$(<"$second/port"),127.0.0.1:}"
+	for P_DIR in "$first" "$second"; do
+		"$DLOCK" setup -b "$(mysql_uri "$P_DIR")"
+		for code in 1021 1114 1226 1290 1036 1881 1792; do
+			pmy "CREATE OR REPLACE TRIGGER refuses BEFORE INSERT ON dlock_names FOR EACH ROW
+				SIGNAL SQLSTATE 'HY000' SET MYSQL_ERRNO = $code, MESSAGE_TEXT = 'refused'" --delimiter=//
+			run --separate-stderr -0 "$DLOCK" run -n "$LOCK.$code" -- true
+		done
+	done
+	run --separate-stderr -122 "$DLOCK" run -n -b "$(mysql_uri "$first")" "$LOCK" -- true
+	one_line 'read-only.*1792: refused'
+	P_DIR=$first
+	pmy "DROP TRIGGER refuses"
+	locks "$first" "FLUSH TABLES WITH READ LOCK; SELECT 1"
+	run --separate-stderr -0 "$DLOCK" run -n "$LOCK" -- true
+	mysql_at "$first" "KILL $SESSION"
+}
+
 @test "a server does not become read-only while a table is locked" {
 	private_mysql
 	on table "$P_URI"

@@ -360,17 +360,15 @@ kill_one_waiter() {
 	ask "KILL $(ask "SELECT conn FROM dlock_entries WHERE name = '$LOCK' AND fence = 0")"
 }
 
-@test "a row that another session has locked: -n does not obtain the lock, -w waits until it lets go" {
+@test "a row that another session has locked is no holder: 122 with the reason" {
 	"$DLOCK" run "$LOCK" -- true
 	start "$MYSQL_CLIENT" --no-defaults "$MYSQL_PLAIN" --socket="$MYSQL_DIR/sock" -nu root dlock -e "
-		START TRANSACTION; SELECT * FROM dlock_names WHERE name = '$LOCK' FOR UPDATE; SELECT SLEEP(6)"
+		START TRANSACTION; SELECT * FROM dlock_names WHERE name = '$LOCK' FOR UPDATE; SELECT SLEEP(12)"
 	local other=$PID
 	wait_until 5 has_line "$OUT" "$LOCK"
-	timed "$DLOCK" run -n "$LOCK" -- true
-	equal "$status" 124
-	took "$MS" 0 5000
-	run --separate-stderr -0 "$DLOCK" run -w 20s "$LOCK" -- true
-	join "$other"
+	run --separate-stderr -122 "$DLOCK" run -n "$LOCK" -- true
+	one_line 'other sessions get in the way .1205: '
+	kill "$other"
 	wait_until 2 only_fences
 }
 
@@ -397,9 +395,8 @@ kill_one_waiter() {
 		LOCK TABLES dlock_entries WRITE; SELECT 'locked'; SELECT SLEEP(4)"
 	local other=$PID
 	wait_until 5 has_line "$OUT" locked
-	timed "$DLOCK" run -n "$LOCK" -- true
-	matches "$status" '^12[24]$'
-	took "$MS" 0 5000
+	run --separate-stderr -122 "$DLOCK" run -n "$LOCK" -- true
+	one_line 'other sessions get in the way'
 	join "$other"
 	wait_until 5 is_free
 }
@@ -411,6 +408,42 @@ kill_one_waiter() {
 	refused 'not as dlock makes it' "$P_URI"
 	ask 'DROP TABLE dlock_entries'
 	run -0 "$DLOCK" run -b "$P_URI" "$LOCK" -- true
+}
+
+@test "a backup's FLUSH TABLES WITH READ LOCK is no holder, on each strategy; a holder is one" {
+	local strategy
+	private_mysql
+	for strategy in strategy={lease,insert,row,advisory} dialect=shedlock; do
+		"$DLOCK" run -b "$P_URI?$strategy" "$LOCK" -- true
+	done
+	hold -b "$P_URI" -t 300s --
+	start "$MYSQL_CLIENT" --no-defaults "$MYSQL_PLAIN" --socket="$P_DIR/sock" -nu root dlock -e "
+		FLUSH TABLES WITH READ LOCK; SELECT CONCAT('KILL ', CONNECTION_ID()); DO SLEEP(300)"
+	wait_until 5 has_line "$OUT" "^KILL"
+	local unlock
+	unlock=$(grep ^KILL "$OUT")
+	for strategy in strategy={lease,insert,row,advisory} dialect=shedlock; do
+		run --separate-stderr -122 "$DLOCK" run -n -E 0 -b "$P_URI?$strategy" free -- touch ran
+		one_line 'other sessions get in the way'
+	done
+	[[ ! -e ran ]]
+	run --separate-stderr -124 "$DLOCK" run -n -b "$P_URI" "$LOCK" -- true
+	run --separate-stderr -0 "$DLOCK" run -n --if-down run -b "$P_URI" free -- touch ran
+	[[ -e ran ]]
+	pmy "$unlock"
+	release
+}
+
+@test "the password changes, in its file and the server: a holder logs in with the new one" {
+	private_mysql
+	pmy "CREATE USER jobs@'127.0.0.1' IDENTIFIED BY 'old'; GRANT ALL ON dlock.* TO jobs@'127.0.0.1'"
+	(umask 077 && echo old >secret)
+	hold -t 6s -b "mysql://jobs@127.0.0.1:$P_PORT/dlock?password-file=$T/secret" --
+	echo new >secret
+	pmy "ALTER USER jobs@'127.0.0.1' IDENTIFIED BY 'new'"
+	pmy "$(pmy "SELECT CONCAT('KILL ', ID) FROM information_schema.PROCESSLIST WHERE USER = 'jobs'")"
+	holds_for 6500 alive "$COMMAND"
+	release
 }
 
 # ---- settings of the server that would do harm
@@ -442,6 +475,30 @@ kill_one_waiter() {
 	DLOCK_BACKEND=$P_URI
 	run -0 "$DLOCK" run --slots 2 "$LOCK" -- "$DLOCK" run --slots 2 "$LOCK" -- true
 	wait_until 2 only_fences
+}
+
+@test "hostile defaults: limits of rows, safe updates, no decimals: status is whole, a release wakes" {
+	local strategy pids
+	private_mysql --skip-character-set-client-handshake
+	pmy "SET GLOBAL sql_select_limit = 1; SET GLOBAL max_join_size = 1; SET GLOBAL sql_big_selects = 0;
+		SET GLOBAL sql_safe_updates = 1; SET GLOBAL div_precision_increment = 0"
+	shows() {
+		(($("$DLOCK" status -b "$P_URI?$strategy" "$LOCK" | tail -n +2 | wc -l) == $1))
+	}
+	for strategy in strategy={lease,insert,row,advisory}; do
+		hold -b "$P_URI?$strategy" --
+		pids=()
+		for _ in 1 2 3; do
+			start "$DLOCK" run -w 60s -b "$P_URI?$strategy" "$LOCK" -- true
+			pids+=("$PID")
+		done
+		wait_until 10 shows 4
+		release
+		for PID in "${pids[@]}"; do
+			join "$PID" 20
+			equal "$status" 0 "$strategy"
+		done
+	done
 }
 
 @test "the end of a lease heeds no change of time zone or daylight saving time" {

@@ -173,17 +173,20 @@ end_sql() {
 
 # bats test_tags=more
 @test "requests of others that take long are not a server that hangs" {
-	local strategy
+	local strategy waiter
 	for strategy in lease insert row advisory; do
 		"$DLOCK" setup -b "$MYSQL?strategy=$strategy"
 		"$DLOCK" run -b "$MYSQL?strategy=$strategy" "$LOCK" -- true
+		hold -b "$MYSQL?strategy=$strategy" --
 		start_sql "START TRANSACTION; SELECT fence FROM dlock_names WHERE name = '$LOCK' FOR UPDATE"
 		run --separate-stderr -124 "$DLOCK" run -n -b "$MYSQL?strategy=$strategy&timeout=1s" \
 			"$LOCK" -- true
 		start "$DLOCK" run -b "$MYSQL?strategy=$strategy&timeout=1s" "$LOCK" -- true
-		holds_for 2500 alive "$PID"
+		waiter=$PID
+		holds_for 2500 alive "$waiter"
 		end_sql
-		join "$PID" 12
+		release
+		join "$waiter" 12
 		equal "$status" 0 "$strategy"
 	done
 }

@@ -82,6 +82,7 @@ int mysql_address_init(struct mysql_address *address, const struct uri *uri, str
 {
 	address->user = uri->user && uri->user[0] ? uri->user : NULL;
 	address->password = uri->password;
+	address->password_file = uri_param(uri, "password-file");
 	address->database = uri->path[0] && uri->path[1] ? uri->path + 1 : NULL;
 	if (uri_param_text(uri, "socket", &address->socket, err) ||
 	    uri_param_text(uri, "defaults-file", &address->defaults_file, err) ||

@@ -2,6 +2,7 @@
 /* `dlock check` for a MySQL or MariaDB server. */
 #include "run.h"
 
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -38,8 +39,31 @@ static bool is_on(const char *value)
 	return value[0] && strcmp(value, "0") != 0 && strcasecmp(value, "OFF") != 0;
 }
 
+/* Does a proxy run the statement in which a waiter sleeps on another connection than the others? */
+static bool sleeps_elsewhere(struct mysql_backend *my)
+{
+	char token[32];	/* of this connection alone */
+	const struct request request = { .name = "dlock-check", .token = token, .text = "",
+					 .ttl_ms = BACKEND_TTL_MS };
+	struct grant grant = { .hold_fd = -1 };
+	struct error ignored = { 0 };
+	int64_t found = 1;
+	struct call call;
+	MYSQL_RES *rows;
+
+	snprintf(token, sizeof(token), "%" PRId64, my->conn.number);
+	if (!my->strategy->statements->try_sql ||
+	    lease_acquire(&my->base, &request, &grant, &ignored) != OUTCOME_HELD)
+		return false;
+	call_begin(&call, my, &my->conn, &request);
+	if (!mysql_run(call.conn, sql_sleeps_here, call.values, &rows, &ignored))
+		mysql_numbers(rows, &found, 1);
+	lease_release(&my->base, &request, &ignored);
+	return !found;
+}
+
 /* members: the facts that a common account may not see, or NULL. */
-static void report_facts(const struct mysql_backend *my, MYSQL_RES *facts, MYSQL_RES *members,
+static void report_facts(struct mysql_backend *my, MYSQL_RES *facts, MYSQL_RES *members,
 			 struct findings *findings)
 {
 	const char *server = get_fact(facts, "server"), *version = get_fact(facts, "version");
@@ -103,6 +127,9 @@ static void report_facts(const struct mysql_backend *my, MYSQL_RES *facts, MYSQL
 		  "does not leave this host", "", "", NULL },
 		{ "transport", true, FINDING_NOTE, "not encrypted: what is locked can be read on "
 		  "the way", "", "", "use TLS (?ssl-ca=PATH), a private network or a tunnel" },
+		{ "waiting", sleeps_elsewhere(my), FINDING_WARNING, "a proxy runs statements on "
+		  "several connections, so no release wakes waiters: each checks every 0.3 s times "
+		  "its position", "", "", "have it keep all statements of this account together" },
 		{ "waiting", my->strategy->statements->try_sql, FINDING_OK, "a release wakes "
 		  "waiters of the same account and node; others check each 0.3 s times their "
 		  "position", "", "", NULL },

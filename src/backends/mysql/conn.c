@@ -10,6 +10,7 @@
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/time.h>
+#include <unistd.h>
 
 #include "base/clock.h"
 #include "base/error.h"
@@ -45,8 +46,7 @@ void mysql_conn_close(struct mysql_conn *conn)
 	conn->pending = false;
 }
 
-/* Close the connection to a host that does not answer. */
-static void leave_host(struct mysql_conn *conn)
+void mysql_conn_leave(struct mysql_conn *conn)
 {
 	mysql_conn_close(conn);
 	mysql_address_next(conn->address);
@@ -80,7 +80,7 @@ int mysql_unexpected(struct mysql_conn *conn, struct error *err)
  * alarm shuts the socket down at the deadline, and the library finds the end of the connection.
  */
 static struct {
-	MYSQL *mysql;
+	int fd;	/* a number, because the handler must not read what the library may be freeing */
 	int64_t deadline_ms;
 	sigset_t mask;		/* as it was before */
 	volatile sig_atomic_t passed;
@@ -93,12 +93,21 @@ static void cut_off(int sig)
 	(void)sig;
 	if (clock_boot_ms() >= bound.deadline_ms) {
 		bound.passed = 1;
-		shutdown(api_socket(bound.mysql), SHUT_RDWR);
+		shutdown(bound.fd, SHUT_RDWR);
 	}
 	errno = saved;
 }
 
-static void begin_bound(MYSQL *mysql, int64_t deadline_ms)
+/* Returns the number that the next descriptor gets, such as the socket of a connection. */
+static int predict_fd(void)
+{
+	const int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+	close(fd);
+	return fd;
+}
+
+static void begin_bound(int fd, int64_t deadline_ms)
 {
 	const struct sigaction action = { .sa_handler = cut_off, .sa_flags = SA_RESTART };
 	const int64_t left_ms = deadline_ms - clock_boot_ms(), timer_ms = left_ms > 1 ? left_ms : 1;
@@ -109,7 +118,7 @@ static void begin_bound(MYSQL *mysql, int64_t deadline_ms)
 	};
 	sigset_t alarm;
 
-	bound.mysql = mysql;
+	bound.fd = fd;
 	bound.deadline_ms = deadline_ms;
 	bound.passed = 0;
 	sigaction(SIGALRM, &action, NULL);
@@ -198,6 +207,7 @@ static int connect_host(struct mysql_conn *conn, int64_t deadline_ms, struct err
 	const struct uri_host *host = &address->hosts[address->at];
 	MYSQL *mysql = mysql_init(NULL);
 	const char *reason = NULL;
+	char *renewed = uri_renew_password(address->password_file);
 	bool done, passed;
 
 	if (!mysql)
@@ -205,10 +215,11 @@ static int connect_host(struct mysql_conn *conn, int64_t deadline_ms, struct err
 	conn->mysql = mysql;
 	conn->sent = false;
 	set_options(mysql, address, deadline_ms - clock_boot_ms());
-	begin_bound(mysql, deadline_ms);
-	done = mysql_real_connect(mysql, host->name, address->user, address->password,
-				  address->database, address->port, address->socket,
-				  CLIENT_MULTI_STATEMENTS | CLIENT_FOUND_ROWS);
+	begin_bound(predict_fd(), deadline_ms);
+	done = mysql_real_connect(mysql, host->name, address->user,
+				  renewed ? renewed : address->password, address->database, address->port,
+				  address->socket, CLIENT_MULTI_STATEMENTS | CLIENT_FOUND_ROWS);
+	memory_free_secret(renewed);
 	conn->code = mysql_errno(mysql);
 	if (done && address->host_count > 1)
 		reason = find_reason(mysql);
@@ -286,14 +297,14 @@ static int report_failure(struct mysql_conn *conn, bool passed, struct error *er
 	class = mysql_classify(conn->code);
 	if (passed) {
 		error_set(err, ERROR_UNAVAILABLE, ETIMEDOUT, "%s: no answer", address->label);
-		leave_host(conn);
+		mysql_conn_leave(conn);
 		return -1;
 	}
 	mysql_refusal(address, conn->code, mysql_error(conn->mysql), err);
 	if (class == MYSQL_LOSS)
 		mysql_conn_close(conn);
 	else if (class == MYSQL_ELSEWHERE && !conn->session)
-		leave_host(conn);
+		mysql_conn_leave(conn);
 	conn->pending = false;
 	return -1;
 }
@@ -308,7 +319,7 @@ int mysql_conn_send(struct mysql_conn *conn, char *text, struct error *err)
 	free(text);
 	conn->code = 0;
 	conn->sent = conn->pending = true;
-	begin_bound(conn->mysql, clock_boot_ms() + conn->backend->timeout_ms);
+	begin_bound(mysql_conn_fd(conn), clock_boot_ms() + conn->backend->timeout_ms);
 	failed = mysql_send_query(conn->mysql, all, strlen(all));
 	passed = end_bound();
 	free(all);
@@ -367,10 +378,10 @@ int mysql_conn_receive(struct mysql_conn *conn, MYSQL_RES **rows, struct error *
 	*rows = NULL;
 	if (await_answer(conn, &deadline_ms, err)) {
 		if (!conn->session)
-			leave_host(conn);
+			mysql_conn_leave(conn);
 		return error_prefix(err, "%s", conn->address->label);
 	}
-	begin_bound(conn->mysql, deadline_ms);
+	begin_bound(mysql_conn_fd(conn), deadline_ms);
 	failed = read_results(conn, rows);
 	passed = end_bound();
 	if (failed || passed)

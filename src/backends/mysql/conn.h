@@ -32,6 +32,7 @@ struct mysql_address {
 	int64_t stale;		/* number of a connection closed during a request; 0: none */
 	const char *socket;	/* path */
 	const char *user, *password, *database;
+	const char *password_file;	/* read for each connection */
 	const char *defaults_file, *defaults_group;
 	const char *ca, *cert, *key;
 	enum mysql_tls tls;
@@ -66,6 +67,8 @@ struct mysql_conn {
 int mysql_conn_open(struct mysql_conn *conn, struct error *err);
 /* Close. Sets address->stale if a request was pending. */
 void mysql_conn_close(struct mysql_conn *conn);
+/* Close, and choose the next host, because this one does not answer or cannot serve. */
+void mysql_conn_leave(struct mysql_conn *conn);
 
 /* Returns the descriptor, close-on-exec, or -1. */
 int mysql_conn_fd(const struct mysql_conn *conn);
@@ -93,13 +96,15 @@ void mysql_refusal(const struct mysql_address *address, unsigned int code, const
 
 /* The error by which {writable} of sql/common.sql refuses a server (ER_DATA_OUT_OF_RANGE). */
 #define MYSQL_READ_ONLY 1690
+/* MySQL since 8.0.1: NOWAIT. */
+#define MYSQL_LOCK_NOWAIT 3572
 
 enum mysql_class {
 	MYSQL_OTHER,
 	MYSQL_LOSS,		/* the connection is gone */
 	/*
-	 * The server refuses all clients, because it is not the primary. A new connection may reach
-	 * another server, through a balancer that leaves connections alone.
+	 * The server takes no writes, or none of this account. The next host may take them, or a
+	 * new connection reaches another server through a balancer.
 	 */
 	MYSQL_ELSEWHERE,
 	MYSQL_CONTENTION,	/* statements of several clients collided, or an interrupt */

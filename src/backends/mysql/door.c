@@ -2,6 +2,7 @@
 /* The strategies row, advisory and table: see door.h. */
 #include "door.h"
 
+#include <mysqld_error.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -142,6 +143,12 @@ enum outcome door_prove(struct mysql_backend *my, const struct request *request,
 
 /* ---- passing the door ---- */
 
+/* Did the last request fail because another program has the door? */
+static bool is_taken(const struct mysql_conn *conn)
+{
+	return conn->code == ER_LOCK_WAIT_TIMEOUT || conn->code == MYSQL_LOCK_NOWAIT;
+}
+
 /* Pass the door by these statements. From then on it lives with this connection. */
 static enum outcome pass_by(struct mysql_backend *my, const struct request *request,
 			    const char *statements, struct error *err)
@@ -154,7 +161,7 @@ static enum outcome pass_by(struct mysql_backend *my, const struct request *requ
 	if (outcome != OUTCOME_HELD)
 		door_drop(my);
 	my->conn.session = outcome == OUTCOME_HELD;
-	if (outcome == OUTCOME_ERROR && mysql_contended(&my->conn))
+	if (outcome == OUTCOME_ERROR && is_taken(&my->conn))
 		return OUTCOME_BUSY;
 	return outcome == OUTCOME_LOST ? OUTCOME_ERROR : outcome;
 }
@@ -231,7 +238,7 @@ int door_probe(struct mysql_backend *my, const char *name, bool *taken, int64_t 
 	failed = mysql_run(call.conn, text, call.values, &rows, err);
 	free(text);
 	mysql_numbers(rows, number, 1);
-	*taken = failed ? mysql_contended(&my->side)
+	*taken = failed ? is_taken(&my->side)
 			: kind->probe_sql != kind->pass_sql && *number > 0;
 	failed = failed && !*taken && !mysql_is_missing(&my->side);
 	/* The end of the connection frees what the probe has taken. */

@@ -32,7 +32,7 @@ struct door_kind {
 	const char *pass_sql;
 	const char *prove_sql;		/* gives the row of enum answer */
 	const char *open_sql;		/* lets the next client in */
-	/* Fails with contention when the door is taken, or gives the number of its connection. */
+	/* Fails by its limit when the door is taken, or gives the number of its connection. */
 	const char *probe_sql;
 	const char *exclusive, *shared;	/* {clause} in the statements above */
 };

@@ -11,14 +11,15 @@
 enum {
 	NORMAL_SHUTDOWN = 1077,
 	STATEMENT_LOG = 1665,
+	FORCED_RECOVERY = 1881,
 	CONNECTION_KILLED = 1927,	/* MariaDB */
 	OFFLINE = 3032,
 	HOOK_FAILED = 3100,		/* MySQL: group replication */
 	ROLLED_BACK = 3101,
 	HOLD_TIMEOUT = 3796, HOLD_STATE = 3797,
 	TLS_REQUIRED = 3159,
-	LOCK_NOWAIT = 3572,		/* MySQL since 8.0.1: NOWAIT */
 	CLIENT_TIMEOUT = 4031,		/* MySQL: wait_timeout */
+	PROXY_REACHES_NONE = 9001,	/* ProxySQL */
 	PLUGIN_NOT_ALLOWED = 5010,	/* Connector/C: see api_allow_clear() */
 };
 
@@ -27,7 +28,7 @@ static const struct refusal {
 	enum error_kind kind;
 	enum mysql_class class;
 	const char *advice;
-	unsigned int codes[7];	/* 0: no more */
+	unsigned int codes[9];	/* 0: no more */
 } refusals[] = {
 	{ ERROR_REFUSED, MYSQL_OTHER, "wrong user or password",
 	  { ER_ACCESS_DENIED_ERROR, ER_ACCESS_DENIED_NO_PASSWORD_ERROR } },
@@ -43,14 +44,22 @@ static const struct refusal {
 	{ ERROR_REFUSED, MYSQL_OTHER, "a table is missing: 'dlock setup' makes it",
 	  { ER_NO_SUCH_TABLE } },
 	{ ERROR_REFUSED, MYSQL_OTHER, "a table is not as dlock makes it", { ER_BAD_FIELD_ERROR } },
-	{ ERROR_REFUSED, MYSQL_ELSEWHERE, "the server is read-only: name the primary",
+	{ ERROR_UNAVAILABLE, MYSQL_ELSEWHERE, "the server is read-only: name the primary",
 	  { ER_OPTION_PREVENTS_STATEMENT, ER_CANT_EXECUTE_IN_READ_ONLY_TRANSACTION,
-	    ER_READ_ONLY_MODE, ER_INNODB_READ_ONLY, MYSQL_READ_ONLY } },
+	    ER_READ_ONLY_MODE, ER_INNODB_READ_ONLY, MYSQL_READ_ONLY, ER_OPEN_AS_READONLY,
+	    FORCED_RECOVERY } },
+	{ ERROR_UNAVAILABLE, MYSQL_ELSEWHERE, "the server cannot write, its disk may be full",
+	  { ER_DISK_FULL, ER_RECORD_FILE_FULL, ER_ERROR_ON_WRITE, ER_GET_ERRNO,
+	    ER_ERROR_DURING_COMMIT, ER_BINLOG_LOGGING_IMPOSSIBLE } },
+	{ ERROR_UNAVAILABLE, MYSQL_ELSEWHERE, "the server is out of memory",
+	  { ER_OUTOFMEMORY, ER_OUT_OF_RESOURCES, ER_CANT_CREATE_THREAD } },
+	{ ERROR_UNAVAILABLE, MYSQL_ELSEWHERE, "this account has reached a limit that the server "
+	  "sets for it", { ER_USER_LIMIT_REACHED } },
 	{ ERROR_REFUSED, MYSQL_OTHER, "binlog_format=STATEMENT cannot log what locks do: set MIXED "
 	  "or ROW", { STATEMENT_LOG } },
 	{ ERROR_UNAVAILABLE, MYSQL_OTHER, "too many connections; each waiter needs one, see "
 	  "max_connections",
-	  { ER_CON_COUNT_ERROR, ER_TOO_MANY_USER_CONNECTIONS, ER_USER_LIMIT_REACHED } },
+	  { ER_CON_COUNT_ERROR, ER_TOO_MANY_USER_CONNECTIONS } },
 	{ ERROR_UNAVAILABLE, MYSQL_LOSS, "the server is shutting down, or in offline mode",
 	  { ER_SERVER_SHUTDOWN, NORMAL_SHUTDOWN, OFFLINE } },
 	/* Galera borrows this number. */
@@ -59,14 +68,15 @@ static const struct refusal {
 	{ ERROR_UNAVAILABLE, MYSQL_ELSEWHERE, "the member cannot commit with its group",
 	  { HOOK_FAILED, HOLD_TIMEOUT, HOLD_STATE } },
 	{ ERROR_UNAVAILABLE, MYSQL_CONTENTION, "other sessions get in the way",
-	  { ER_LOCK_WAIT_TIMEOUT, LOCK_NOWAIT, ER_LOCK_DEADLOCK, ER_QUERY_INTERRUPTED,
-	    ROLLED_BACK, ER_CHECKREAD } },
+	  { ER_LOCK_WAIT_TIMEOUT, MYSQL_LOCK_NOWAIT, ER_LOCK_DEADLOCK, ER_QUERY_INTERRUPTED,
+	    ROLLED_BACK, ER_CHECKREAD, ER_LOCK_TABLE_FULL, ER_TOO_MANY_CONCURRENT_TRXS } },
 	{ ERROR_UNAVAILABLE, MYSQL_LOSS, "the server closed the connection",
 	  { CR_SERVER_GONE_ERROR, CR_SERVER_LOST, CONNECTION_KILLED, CLIENT_TIMEOUT } },
 	{ ERROR_UNAVAILABLE, MYSQL_LOSS, "cannot connect",
 	  { CR_CONNECTION_ERROR, CR_CONN_HOST_ERROR } },
+	{ ERROR_UNAVAILABLE, MYSQL_OTHER, "the proxy reaches no server", { PROXY_REACHES_NONE } },
 	{ ERROR_UNAVAILABLE, MYSQL_LOSS, "cannot resolve", { CR_UNKNOWN_HOST } },
-	{ ERROR_UNAVAILABLE, MYSQL_LOSS, "does not speak the MySQL protocol",
+	{ ERROR_REFUSED, MYSQL_LOSS, "does not speak the MySQL protocol",
 	  { CR_VERSION_ERROR, CR_MALFORMED_PACKET } },
 	{ ERROR_REFUSED, MYSQL_LOSS, "TLS failed", { CR_SSL_CONNECTION_ERROR } },
 	{ ERROR_REFUSED, MYSQL_LOSS, "the client library cannot log in the way that this account "
@@ -97,18 +107,15 @@ void mysql_refusal(const struct mysql_address *address, unsigned int code, const
 		   struct error *err)
 {
 	const struct refusal *refusal = find_refusal(code);
-	enum error_kind kind = refusal->kind;
 
 	if (code == MYSQL_READ_ONLY)
 		text = "read_only is set";
 	/* The library's own text is read from memory that it has freed. */
 	if (code == PLUGIN_NOT_ALLOWED)
 		text = "mysql_clear_password, dialog or mysql_old_password";
-	/* Another one of several hosts may take writes now, or soon. */
-	if (refusal->class == MYSQL_ELSEWHERE && address->host_count > 1)
-		kind = ERROR_UNAVAILABLE;
 	if (refusal->advice)
-		error_set(err, kind, 0, "%s: %s (%.200s)", address->label, refusal->advice, text);
+		error_set(err, refusal->kind, 0, "%s: %s (%u: %.200s)", address->label,
+			  refusal->advice, code, text);
 	else
-		error_set(err, kind, 0, "%s: %.240s (%u)", address->label, text, code);
+		error_set(err, refusal->kind, 0, "%s: %.240s (%u)", address->label, text, code);
 }

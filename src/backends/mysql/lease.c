@@ -21,6 +21,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/duration.h"
 #include "base/error.h"
 #include "base/memory.h"
 #include "base/text.h"
@@ -38,6 +39,8 @@
 #define CHECK_FACTOR 2
 /* The pause behind entries of another home, times the position in the queue. */
 #define FOREIGN_MS 300
+/* After so many sleeps that ended at once, a waiter does not sleep in the server any more. */
+#define CUTS_MOST 2
 /* The lease of an entry whose client sleeps at the door, for HOLD_RETRY_MS at a time. */
 #define AT_DOOR_MS 15000
 /* How long a break waits for the end of the holder's connection, and how often it looks. */
@@ -169,6 +172,7 @@ static enum outcome release_entry(struct mysql_backend *my, struct mysql_conn *c
 	const struct mysql_statements *statements = my->strategy->statements;
 	int64_t change[CHANGE_COLUMNS];
 	struct error ignored = { 0 };
+	char text[DURATION_TEXT_SIZE];
 	enum outcome outcome;
 	struct call call;
 	bool resent;
@@ -181,9 +185,73 @@ static enum outcome release_entry(struct mysql_backend *my, struct mysql_conn *c
 	resent = my->base.resent;
 	if (outcome == OUTCOME_LOST && statements->leave_sql)
 		request_change(&call, statements->leave_sql, my->base.timeout_ms, change, &ignored);
-	wake_listed(&call, change);
+	if (change[FIRST] > 0)
+		wake_listed(&call, change);
 	my->base.resent = resent;
+	/* Of shedlock, which wakes nobody. */
+	if (outcome == OUTCOME_HELD && change[FIRST] < 0)
+		error_set(err, ERROR_REFUSED, 0, "%s: the server's clock was set back during the "
+			  "hold, so the lock stays taken for %s", my->address.label,
+			  duration_format(-change[FIRST], text, sizeof(text)));
 	return outcome;
+}
+
+/* ---- reading entries ---- */
+
+static int64_t column_number(MYSQL_ROW row, int column)
+{
+	return row[column] ? strtoll(row[column], NULL, 10) : 0;
+}
+
+/* The columns of entries_show. */
+enum shown {
+	SHOWN_LAST, SHOWN_FENCE, SHOWN_MODE, SHOWN_ID, SHOWN_LEFT, SHOWN_AGE, SHOWN_OWNER,
+	SHOWN_MINE, SHOWN_THERE, SHOWN
+};
+
+/* Add a row. A hold that lives with a connection has no end while that exists. */
+static void show_row(const struct mysql_strategy *strategy, MYSQL_ROW from,
+		     const unsigned long lengths[], struct rows *rows)
+{
+	const uint64_t fence = (uint64_t)column_number(from, SHOWN_FENCE);
+	const int64_t mode = column_number(from, SHOWN_MODE);
+	struct row *row;
+
+	rows->fence = (uint64_t)column_number(from, SHOWN_LAST);
+	if (!from[SHOWN_ID] || !from[SHOWN_OWNER])
+		return;
+	row = rows_add(rows, fence > 0, from[SHOWN_OWNER], lengths[SHOWN_OWNER]);
+	snprintf(row->id, sizeof(row->id), "%s", from[SHOWN_ID]);
+	row->fence = fence;
+	row->mine = column_number(from, SHOWN_MINE) && column_number(from, SHOWN_THERE);
+	row->mode = mode > 0 ? HOLD_SLOT : mode < 0 ? HOLD_SHARED : HOLD_EXCLUSIVE;
+	row->slots = mode > 0 ? (int)mode : 0;
+	row->age_ms = column_number(from, SHOWN_AGE);
+	if (fence && !(strategy->door && column_number(from, SHOWN_THERE)))
+		row->left_ms = column_number(from, SHOWN_LEFT);
+}
+
+static int show_entries(struct mysql_backend *my, struct mysql_conn *conn,
+			const struct request *request, struct rows *rows, struct error *err)
+{
+	const char *sql = request->name ? my->strategy->statements->show_sql
+					 : my->strategy->statements->list_sql;
+	struct call call;
+	MYSQL_RES *from;
+	MYSQL_ROW row;
+
+	call_begin(&call, my, conn, request);
+	call_set(&call, SQL_PART("there", my->strategy->door ? sql_entries_there : "1"));
+	if (mysql_persist(conn, sql, call.values, TAKE_MS, request->name ? SHOWN : 1, &from, err))
+		/* Without tables there are no locks. */
+		return mysql_is_missing(conn) ? 0 : -1;
+	while ((row = mysql_fetch_row(from)))
+		if (request->name)
+			show_row(my->strategy, row, mysql_fetch_lengths(from), rows);
+		else if (row[0])
+			name_list_add(&rows->names, row[0], mysql_fetch_lengths(from)[0]);
+	mysql_free_result(from);
+	return 0;
 }
 
 /* ---- taking the lock ---- */
@@ -209,18 +277,20 @@ static enum outcome request_lock(const struct call *call, const char *sql,
 				 struct error *err)
 {
 	struct mysql_conn *conn = call->conn;
+	/* A waiter has time. */
+	const int64_t limit_ms = call->request->queue ? call->my->base.timeout_ms : TAKE_MS;
 	MYSQL_RES *rows;
 	MYSQL_ROW row;
-	int slots, failed = mysql_persist(conn, sql, call->values, TAKE_MS, STATE_COLUMNS + 1,
+	int slots, failed = mysql_persist(conn, sql, call->values, limit_ms, STATE_COLUMNS + 1,
 					  &rows, err);
 
 	memset(state, 0, STATE_COLUMNS * sizeof(state[0]));
 	state[LEFT_MS] = -1;
 	if (failed && mysql_is_missing(conn) && !mysql_make_tables(conn, err))
-		failed = mysql_persist(conn, sql, call->values, TAKE_MS, STATE_COLUMNS + 1, &rows,
+		failed = mysql_persist(conn, sql, call->values, limit_ms, STATE_COLUMNS + 1, &rows,
 				       err);
 	if (failed)
-		return mysql_contended(conn) ? OUTCOME_BUSY : OUTCOME_ERROR;
+		return OUTCOME_ERROR;
 	row = mysql_fetch_row(rows);
 	if (row && row[STATE_COLUMNS] && row[STATE_COLUMNS][0])
 		*newer = memory_copy(row[STATE_COLUMNS]);
@@ -265,7 +335,7 @@ static int64_t choose_check(struct mysql_backend *my, const int64_t state[static
 	int64_t check_ms = now_ms + CHECK_FACTOR * (hold_retry_at(-1, false, false) - now_ms);
 	char late[ROW_ID_SIZE] = "";
 
-	my->poll_ms = state[FOREIGN] ? FOREIGN_MS * state[BEFORE] : 0;
+	my->poll_ms = state[FOREIGN] || my->cuts >= CUTS_MOST ? FOREIGN_MS * state[BEFORE] : 0;
 	if (my->poll_ms)
 		check_ms = clock_earlier(check_ms, now_ms + my->poll_ms);
 	if (state[LATE])
@@ -278,18 +348,27 @@ static int64_t choose_check(struct mysql_backend *my, const int64_t state[static
 }
 
 /*
- * Is the server there, although it has not answered? It has answered a moment ago, or it answers a
- * release: then the request has waited behind those of others.
+ * Is the lock taken, although the request failed? An error is no holder: tables may be locked by a
+ * backup. But the request may have waited behind those of others: then the server lists entries.
  */
-static bool is_contended(struct mysql_backend *my, const struct request *request, bool answered,
-			 const struct error *err)
+static bool is_taken(struct mysql_backend *my, const struct request *request, bool answered,
+		     const struct error *err)
 {
 	struct error ignored = { 0 };
+	struct rows rows = { 0 };
+	bool taken;
 
-	if (answered && request->queue)
+	if (err->kind != ERROR_UNAVAILABLE || (answered && request->queue))
 		return err->kind == ERROR_UNAVAILABLE;
-	return my->conn.sent && err->errnum == ETIMEDOUT &&
-	       release_entry(my, &my->conn, request, &ignored) != OUTCOME_ERROR;
+	/* A request without an answer may still take the lock. */
+	if (!my->conn.sent || (!mysql_contended(&my->conn) && err->errnum != ETIMEDOUT) ||
+	    (err->errnum == ETIMEDOUT &&
+	     release_entry(my, &my->conn, request, &ignored) == OUTCOME_ERROR))
+		return false;
+	taken = !show_entries(my, &my->conn, request, &rows, &ignored) &&
+		rows.hold_count + rows.waiter_count > 0;
+	rows_finish(&rows);
+	return taken;
 }
 
 /* Try to take the lock. LOST: a newer waiter has replaced ours, *newer, which the caller frees. */
@@ -326,7 +405,8 @@ static enum outcome take_lock(struct mysql_backend *my, const struct request *re
 		/* Wake the first waiter, or remove it if it is dead. */
 		wake_waiters(&call, "");
 	}
-	if (outcome == OUTCOME_ERROR && enters && is_contended(my, request, answered, err))
+	if (outcome == OUTCOME_ERROR && (enters || mysql_contended(&my->conn)) &&
+	    is_taken(my, request, answered, err))
 		return OUTCOME_BUSY;
 	return outcome;
 }
@@ -342,8 +422,11 @@ static void fall_asleep(struct mysql_backend *my, const struct request *request,
 	my->checked = false;
 	grant->retry_ms = 0;
 	grant->poll_ms = my->poll_ms;
-	if (sleep_ms <= 0 || !my->conn.mysql)
+	if (my->cuts >= CUTS_MOST)
+		grant->retry_ms = my->check_ms;
+	if (sleep_ms <= 0 || !my->conn.mysql || grant->retry_ms)
 		return;
+	my->asleep_ms = clock_boot_ms();
 	call_begin(&call, my, &my->conn, request);
 	call_set(&call, SQL_INT("sleep", sleep_ms));
 	if (!mysql_start(call.conn, sql_entries_sleep, call.values, &ignored))
@@ -376,13 +459,20 @@ static int await_interrupts(struct mysql_backend *my, const struct request *requ
 static int wake_up(struct mysql_backend *my, const struct request *request, struct error *err)
 {
 	struct mysql_conn *conn = &my->conn;
+	int64_t slept[2], lasted_ms;	/* see entries_sleep */
 	MYSQL_RES *rows;
 	int failed;
 
 	if (!conn->pending)
 		return 0;
 	failed = mysql_conn_receive(conn, &rows, err);
-	mysql_free_result(rows);
+	mysql_numbers(rows, slept, 2);
+	lasted_ms = clock_boot_ms() - my->asleep_ms;
+	if (lasted_ms >= FOREIGN_MS || (failed ? mysql_contended(conn) :
+					slept[0] || lasted_ms >= slept[1] / 2))
+		my->cuts = 0;
+	else
+		my->cuts++;
 	if (conn->mysql)
 		failed = await_interrupts(my, request, err);
 	/* The server hangs, or the wait was cancelled. */
@@ -552,63 +642,7 @@ int64_t lease_event(struct backend *backend)
 	return CLOCK_NEVER;
 }
 
-/* ---- showing and breaking ---- */
-
-static int64_t column_number(MYSQL_ROW row, int column)
-{
-	return row[column] ? strtoll(row[column], NULL, 10) : 0;
-}
-
-/* The columns of entries_show. */
-enum shown {
-	SHOWN_LAST, SHOWN_FENCE, SHOWN_MODE, SHOWN_ID, SHOWN_LEFT, SHOWN_AGE, SHOWN_OWNER,
-	SHOWN_MINE, SHOWN_THERE, SHOWN
-};
-
-/* Add a row. A hold that lives with a connection has no end while that exists. */
-static void show_row(const struct mysql_strategy *strategy, MYSQL_ROW from,
-		     const unsigned long lengths[], struct rows *rows)
-{
-	const uint64_t fence = (uint64_t)column_number(from, SHOWN_FENCE);
-	const int64_t mode = column_number(from, SHOWN_MODE);
-	struct row *row;
-
-	rows->fence = (uint64_t)column_number(from, SHOWN_LAST);
-	if (!from[SHOWN_ID] || !from[SHOWN_OWNER])
-		return;
-	row = rows_add(rows, fence > 0, from[SHOWN_OWNER], lengths[SHOWN_OWNER]);
-	snprintf(row->id, sizeof(row->id), "%s", from[SHOWN_ID]);
-	row->fence = fence;
-	row->mine = column_number(from, SHOWN_MINE) && column_number(from, SHOWN_THERE);
-	row->mode = mode > 0 ? HOLD_SLOT : mode < 0 ? HOLD_SHARED : HOLD_EXCLUSIVE;
-	row->slots = mode > 0 ? (int)mode : 0;
-	row->age_ms = column_number(from, SHOWN_AGE);
-	if (fence && !(strategy->door && column_number(from, SHOWN_THERE)))
-		row->left_ms = column_number(from, SHOWN_LEFT);
-}
-
-static int show_entries(struct mysql_backend *my, struct mysql_conn *conn,
-			const struct request *request, struct rows *rows, struct error *err)
-{
-	const char *sql = request->name ? my->strategy->statements->show_sql
-					 : my->strategy->statements->list_sql;
-	struct call call;
-	MYSQL_RES *from;
-	MYSQL_ROW row;
-
-	call_begin(&call, my, conn, request);
-	call_set(&call, SQL_PART("there", my->strategy->door ? sql_entries_there : "1"));
-	if (mysql_persist(conn, sql, call.values, TAKE_MS, request->name ? SHOWN : 1, &from, err))
-		/* Without tables there are no locks. */
-		return mysql_is_missing(conn) ? 0 : -1;
-	while ((row = mysql_fetch_row(from)))
-		if (request->name)
-			show_row(my->strategy, row, mysql_fetch_lengths(from), rows);
-		else if (row[0])
-			name_list_add(&rows->names, row[0], mysql_fetch_lengths(from)[0]);
-	mysql_free_result(from);
-	return 0;
-}
+/* ---- showing and breaking a lock ---- */
 
 int lease_show(struct backend *backend, const struct request *request, struct rows *rows,
 	       struct error *err)

@@ -151,19 +151,22 @@ int mysql_run(struct mysql_conn *conn, const char *sql, const struct sql_value v
 	      MYSQL_RES **rows, struct error *err)
 {
 	const struct mysql_address *address = conn->address;
-	size_t sent_to = 0;
+	size_t sent_to = 0, most;
 
-	for (bool again = false;; again = true) {
+	for (size_t tries = 0;; tries++) {
 		*err = (struct error){ .kind = ERROR_NONE };
 		mysql_end_stale(conn);
 		if (!run_once(conn, sql, values, rows, err)) {
 			/* Another host has not received the first request. */
-			conn->backend->resent |= again && address->at == sent_to;
+			conn->backend->resent |= tries && address->at == sent_to;
 			return 0;
 		}
 		roll_back(conn);
+		/* A host that takes no writes is passed over at once, so ask all of them. */
+		most = mysql_classify(conn->code) == MYSQL_ELSEWHERE && address->host_count > 1 ?
+		       address->host_count - 1 : 1;
 		/* Do not repeat a request to a server that hangs, but send it to the next one. */
-		if (again || conn->session || conn->mysql || !conn->sent ||
+		if (tries >= most || conn->session || conn->mysql || !conn->sent ||
 		    err->kind != ERROR_UNAVAILABLE ||
 		    (err->errnum == ETIMEDOUT && address->host_count == 1))
 			return -1;
@@ -177,6 +180,7 @@ int mysql_persist(struct mysql_conn *conn, const char *sql, const struct sql_val
 		  int64_t limit_ms, unsigned int columns, MYSQL_RES **rows, struct error *err)
 {
 	const int64_t until_ms = clock_boot_ms() + limit_ms;
+	size_t hosts = conn->session ? 1 : conn->address->host_count;
 	int failed;
 
 	for (;;) {
@@ -191,8 +195,12 @@ int mysql_persist(struct mysql_conn *conn, const char *sql, const struct sql_val
 			mysql_unexpected(conn, err);
 			roll_back(conn);
 		}
-		if (clock_boot_ms() >= until_ms)
-			return -1;
+		if (clock_boot_ms() >= until_ms) {
+			/* This host may be locked, as by a backup, and the next one not. */
+			if (!failed || !--hosts)
+				return -1;
+			mysql_conn_leave(conn);
+		}
 		/* The request may have been carried out up to its last statement. */
 		conn->backend->resent = true;
 		usleep((useconds_t)(rand() % CONTENTION_US));

@@ -61,7 +61,9 @@ struct mysql_backend {
 	bool checked;		/* the queue was read, and no sleep has begun since */
 	int64_t check_ms;	/* when to check the queue */
 	uint64_t fence;		/* of the entry that holds */
-	int64_t poll_ms;	/* the pause behind entries of another home; 0: there are none */
+	int64_t asleep_ms;	/* when the last sleep began */
+	int cuts;		/* sleeps in a row that something unknown has cut short */
+	int64_t poll_ms;	/* the pause behind entries of another home, or after cuts; 0: none */
 	struct hold_late late;
 	/* Of door.c: conn has passed the door if it is a session. */
 	bool at_door;		/* conn sleeps at the door */
@@ -103,8 +105,9 @@ int mysql_run(struct mysql_conn *conn, const char *sql, const struct sql_value v
 	      MYSQL_RES **rows, struct error *err);
 
 /*
- * Run as mysql_run(), and repeat this under contention, for at most limit_ms. The answer must have
- * this many columns, because one that was interrupted lacks its last rows. Returns 0 or -1.
+ * Run as mysql_run(), and repeat this under contention, for at most limit_ms, and then once at each
+ * other host. The answer must have this many columns, because one that was interrupted lacks its
+ * last rows. Returns 0 or -1.
  */
 int mysql_persist(struct mysql_conn *conn, const char *sql, const struct sql_value values[],
 		  int64_t limit_ms, unsigned int columns, MYSQL_RES **rows, struct error *err);

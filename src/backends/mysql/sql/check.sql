@@ -13,6 +13,10 @@ UNION ALL SELECT 'server', /*M! 'MariaDB ' *//*!50700 'MySQL ' */
 UNION ALL SELECT 'too_old', 1 /*M!100300 - 1 *//*!50700 - 1 */
 UNION ALL SELECT 'clock', {now}
 
+-- name: sleeps_here
+-- Does a statement like that in which waiters sleep find the entry of its connection?
+SELECT COUNT(*) FROM {with_before} AND w.token = {token} AND w.conn = CONNECTION_ID();
+
 -- name: group_facts
 -- The members of Group Replication, the state of this one, and whether it is outside of the group.
 -- A common account may not see this.

@@ -31,9 +31,14 @@ SELECT /*!80000 ({outside}) OR */ 0;
 -- name: session
 -- The settings that precede the first request of each connection, so that statements do not depend
 -- on the server's defaults. Lifts time limits of statements, because waiters sleep in one. A wait for
--- a row that has changed by then is no error: MariaDB since 11.6.2 would report one (1020). @home is
--- the account and the server: only connections of one home can wake each other.
-SET SESSION autocommit = 1, completion_type = 0, sql_mode = '', time_zone = '+00:00',
+-- a row that has changed by then is no error: MariaDB since 11.6.2 would report one (1020).
+-- max_join_size is before sql_big_selects, which it changes. tx_read_only stays as it is, because an
+-- administrator may have set it to keep writers out. @home is the account and the server: only
+-- connections of one home can wake each other.
+SET NAMES utf8mb4;
+SET SESSION autocommit = 1, completion_type = 0, sql_mode = 'NO_ENGINE_SUBSTITUTION', time_zone = '+00:00',
+  sql_select_limit = 18446744073709551615, max_join_size = 18446744073709551615,
+  sql_big_selects = 1, sql_safe_updates = 0, unique_checks = 1, div_precision_increment = 4,
   wait_timeout = 86400, innodb_lock_wait_timeout = 1, lock_wait_timeout = 1
   /*M!100101 , max_statement_time = 0, tx_isolation = 'READ-COMMITTED' */
   /*M!110602 , innodb_snapshot_isolation = 0 */

@@ -115,14 +115,18 @@ SELECT (SELECT COUNT(*) FROM dlock_entries
   IF(@may OR @first IS NULL, 0,
     (SELECT IF({may_hold}, @first, 0) FROM {with_before} AND w.place = @first)), @newer;
 
+-- name: sleep_ms
+IF(MAX(w.newer) = '' AND NOT ({may_hold}), LEAST({sleep},
+  IF(SUM(q.fence = 0) > 0, {sleep}, GREATEST(MIN(q.expires) - {now}, 0) DIV 1000 + 2)), 0)
+
 -- name: entries_sleep
 -- Sleeps until KILL QUERY ends it, or for {sleep} ms; behind holders alone, no longer than the first
 -- lease, which may have become shorter since the last request. Does not sleep if the entry may hold,
 -- is gone or was replaced since then, or names an earlier connection, which nobody can wake. It is
 -- alone in its packet, because KILL QUERY between two statements of one packet would drop the rest
--- without an error.
-SELECT /* dlock sleep {token} */ SLEEP(IF(MAX(w.newer) = '' AND NOT ({may_hold}), LEAST({sleep},
-    IF(SUM(q.fence = 0) > 0, {sleep}, GREATEST(MIN(q.expires) - {now}, 0) DIV 1000 + 2)), 0) / 1000)
+-- without an error. The columns: was it interrupted, and how long is the sleep without that? One on
+-- another connection, where a proxy has led it, does not sleep, and has all of it in this column.
+SELECT /* dlock sleep {token} */ SLEEP({sleep_ms} / 1000), IF(COUNT(w.place), {sleep_ms}, {sleep})
   FROM {with_before} AND w.place = {place} AND w.conn = CONNECTION_ID();
 
 -- name: entries_waiters
