@@ -213,6 +213,8 @@ int command_token(struct session *session, struct error *err)
 		return report_kept(level);
 	if (verb == KEEPER_VERB_RENEW)
 		report_renewed(session, reply.lease_ms);
+	else if (release && err->kind == ERROR_REFUSED)
+		log_print(LEVEL_WARNING, "released, but %s", err->message);
 	else
 		log_print(LEVEL_STEP, release ? "released" : "this token holds the lock");
 	return 0;

@@ -451,6 +451,7 @@ static void release_lock(struct keeping *k, bool was_held)
 	int64_t keep_ms;
 
 	k->backend->cancel_fd = -1;
+	k->event.error = (struct error){ 0 };
 	reset_timeouts(k);
 	switch (release_once(k, &keep_ms, &k->event.error)) {
 	case OUTCOME_HELD:

@@ -468,7 +468,10 @@ static void handle_released(struct supervisor *s, const struct keeper_event *eve
 	char text[DURATION_TEXT_SIZE];
 
 	if (event->type == KEEPER_RELEASED) {
-		if (!s->joined)
+		if (!s->joined && event->error.kind == ERROR_REFUSED)
+			supervisor_report(s, EVENT_NOT_RELEASED, LEVEL_WARNING, "released, but %s",
+					  event->error.message);
+		else if (!s->joined)
 			report_released(s);
 		return;
 	}

@@ -177,6 +177,15 @@ until_ms() {
 	release
 }
 
+@test "the server's clock was set back during a hold: the release says for how long the lock is taken" {
+	hold --
+	my "UPDATE shedlock SET locked_at = TIMESTAMPADD(HOUR, 1, locked_at),
+		lock_until = TIMESTAMPADD(HOUR, 1, lock_until) WHERE name = '$LOCK'"
+	release
+	has_line "$HOLDER_ERR" 'released, but .*clock was set back.*stays taken for (59m|1h)'
+	run -124 "$DLOCK" run -n "$LOCK" -- true
+}
+
 @test "the text in locked_by fits, and has no token in it" {
 	local long
 	printf -v long '%180s' ''

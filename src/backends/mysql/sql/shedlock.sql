@@ -19,7 +19,7 @@ GRANT SELECT, INSERT, UPDATE ON {database}.shedlock TO {user}@'%';
 -- ShedLock writes UTC into columns that the server reads as local time, so all clients of a table
 -- must use the same time zone: that of the server unless ?time-zone= names another one. Times that
 -- do not fit are errors.
-SET SESSION time_zone = {zone}, sql_mode = 'STRICT_ALL_TABLES';
+SET SESSION time_zone = {zone}, sql_mode = 'STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION';
 
 -- name: shedlock_is_held
 name = _utf8mb4 {name} AND lock_until > UTC_TIMESTAMP(3)
@@ -49,7 +49,8 @@ INSERT IGNORE /* {token} */ INTO shedlock (name, lock_until, locked_at, locked_b
   SELECT _utf8mb4 {name}, TIMESTAMPADD(MICROSECOND, {ttl}, UTC_TIMESTAMP(3)),
     UTC_TIMESTAMP(3), {shedlock_locked_by} FROM DUAL WHERE NOT {read_only};
 UPDATE /* {token} */ shedlock SET lock_until = TIMESTAMPADD(MICROSECOND, {ttl}, UTC_TIMESTAMP(3)),
-    locked_at = UTC_TIMESTAMP(3), locked_by = {shedlock_locked_by}
+    locked_at = GREATEST(UTC_TIMESTAMP(3), TIMESTAMPADD(MICROSECOND, 1000, locked_at)),
+    locked_by = {shedlock_locked_by}
   WHERE name = _utf8mb4 {name} AND lock_until <= UTC_TIMESTAMP(3) AND NOT {read_only};
 UPDATE /* {token} */ shedlock SET lock_until = TIMESTAMPADD(MICROSECOND, {ttl}, UTC_TIMESTAMP(3))
   WHERE {shedlock_is_ours} AND NOT {read_only};
@@ -66,6 +67,7 @@ UPDATE shedlock SET lock_until = TIMESTAMPADD(MICROSECOND, {ttl}, UTC_TIMESTAMP(
 SELECT ROW_COUNT(), 0, 0, 0;
 
 -- name: shedlock_release
+-- The third column is below 0 if a clock that was set back keeps the lock taken: for how many ms.
 -- The row stays. The lock becomes free after its minimum hold, and not within the millisecond in
 -- which it was taken. A retained lock has no token.
 {shedlock_zone}
@@ -74,7 +76,9 @@ UPDATE shedlock SET lock_until = GREATEST(TIMESTAMPADD(MICROSECOND, {keep}, UTC_
     locked_by = IF({keep} > 0, CONCAT('dlock-', REPEAT('0', 32),
       SUBSTRING(COALESCE({shedlock_locked_by}, locked_by), 39)), locked_by)
   WHERE {shedlock_is_ours};
-SELECT ROW_COUNT(), 0, 0, 0;
+SELECT ROW_COUNT(), 0, COALESCE(MIN(IF(lock_until > TIMESTAMPADD(MICROSECOND, {keep} + 1000000,
+    UTC_TIMESTAMP(3)), TIMESTAMPDIFF(MICROSECOND, lock_until, UTC_TIMESTAMP(3)) DIV 1000, 0)), 0), 0
+  FROM shedlock WHERE name = _utf8mb4 {name};
 
 -- name: shedlock_break
 {shedlock_zone}
