@@ -84,7 +84,7 @@ const struct backend_driver *backend_find(struct uri *uri, struct error *err)
 		return backend_find(uri, err);
 	}
 	if (driver->local && !uri->path[0])
-		uri->path = file_path_default(&ignored);
+		uri->path = file_path_default(false, &ignored);
 	return driver;
 }
 

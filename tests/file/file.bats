@@ -601,3 +601,40 @@ nested_as_another='
 	run --separate-stderr -142 perl -e 'alarm 2; exec @ARGV' "$DLOCK" run -w 30s "$LOCK" -- touch ran
 	[[ ! -e ran ]]
 }
+
+@test "who only locks the section of a free lock is no holder: 122 with the reason" {
+	"$DLOCK" run "$LOCK" -- true
+	start python3 -c 'import fcntl, sys, time
+file = open(sys.argv[1], "rb")
+fcntl.lockf(file, fcntl.LOCK_SH, 1, 1 << 40)
+print("in", flush=True)
+time.sleep(300)' "$LOCK_FILE"
+	wait_until 10 has_line "$OUT" in
+	run --separate-stderr -122 "$DLOCK" run -n --if-down run -b "$FILE?timeout=1s" "$LOCK" -- touch ran
+	one_line 'another process keeps byte'
+	[[ ! -e ran ]]
+}
+
+@test "one command makes a directory for a group, and a file of root is the directory's owner's" {
+	strangers
+	mkdir -m 3770 jobs
+	chgrp "$ALICE" jobs
+	(umask 077 && "$DLOCK" run -b "file://$OPEN/jobs" "$LOCK" -- true)
+	run -0 setpriv --reuid="$BOB" --regid="$BOB" --groups="$ALICE" \
+		"$OPEN/dlock" run -n -b "file://$OPEN/jobs" "$LOCK" -- true
+	mkdir -m 700 own
+	chown "$BOB" own
+	"$DLOCK" run -b "file://$OPEN/own" "$LOCK" -- true
+	run -0 as "$BOB" "$OPEN/dlock" run -n -b "file://$OPEN/own" "$LOCK" -- true
+	run --separate-stderr -122 as "$ALICE" "$OPEN/dlock" run -n -b "file://$OPEN/own" "$LOCK" -- true
+	one_line 'SEVERAL USERS in dlock-file\(7\)'
+}
+
+@test "status and wait make neither a directory nor a file, and wait takes patterns" {
+	run -0 minimal 'dlock status -q; dlock status "$LOCK"; dlock wait "$LOCK"; ls -A /run /tmp'
+	not has_line <(printf '%s\n' "$output") 'dlock'
+	hold --
+	run --separate-stderr -124 "$DLOCK" wait -w 0 "${LOCK%?}?"
+	one_line ': held by '
+	run -0 "$DLOCK" wait -w 0 'none-*'
+}

@@ -42,7 +42,7 @@ static struct backend *file_open(const struct uri *uri, struct error *err)
 	}
 	/* backend_find() could not use the default directory. */
 	if (!directory[0])
-		directory = file_path_default(err);
+		directory = file_path_default(false, err);
 	if (!directory[0])
 		return NULL;
 	file = memory_new(1, sizeof(*file));

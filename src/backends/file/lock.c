@@ -24,9 +24,8 @@
 
 /* The bytes are far behind the largest file. */
 _Static_assert(sizeof(off_t) >= sizeof(int64_t), "needs -D_FILE_OFFSET_BITS=64");
-#define SECTION_BYTE ((off_t)1 << 40)
-#define RECORD_BYTE(number) (SECTION_BYTE + 1 + (number))
-#define OWNER_BYTE(number) (2 * SECTION_BYTE + (number))
+#define RECORD_BYTE(number) (FILE_SECTION_BYTE + 1 + (number))
+#define OWNER_BYTE(number) (2 * FILE_SECTION_BYTE + (number))
 
 /* O_NONBLOCK: a FIFO must not block us. */
 #define OPEN_FLAGS (O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC | O_NOCTTY)
@@ -66,7 +65,30 @@ static int cannot_open(const struct file_lock *lock, struct error *err)
 	if (errno == ELOOP)
 		return error_set(err, ERROR_REFUSED, 0, "%s is a symbolic link", lock->path);
 	return error_set(err, refused ? ERROR_REFUSED : ERROR_UNAVAILABLE, errno,
-			 "cannot open %s", lock->path);
+			 errno == EACCES ? "cannot open %s; see SEVERAL USERS in dlock-file(7)"
+					 : "cannot open %s", lock->path);
+}
+
+/*
+ * Make the file, and a missing default directory. In a directory with the setgid bit, the group may
+ * do with the file what it may do there, whatever the umask is. Root's file gets the directory's
+ * owner.
+ */
+static int make_file(const struct file_lock *lock)
+{
+	const char *directory = lock->file->directory;
+	struct error ignored;
+	struct stat info;
+	int fd;
+
+	if (stat(directory, &info) && (strcmp(directory, file_path_default(true, &ignored)) != 0 ||
+				       stat(directory, &info)))
+		return -1;
+	fd = open(lock->path, OPEN_FLAGS | O_CREAT | O_EXCL, 0666);
+	if (fd >= 0 && (((info.st_mode & S_ISGID) && fchmod(fd, info.st_mode & 0666)) ||
+			(!geteuid() && fchown(fd, info.st_uid, (gid_t)-1))))
+		return fd;	/* it stays as it is */
+	return fd;
 }
 
 int file_lock_open(struct file_lock *lock, const char *name, bool make, struct error *err)
@@ -81,7 +103,7 @@ int file_lock_open(struct file_lock *lock, const char *name, bool make, struct e
 	do {
 		lock->fd = open(lock->path, OPEN_FLAGS);
 		if (lock->fd < 0 && errno == ENOENT && make)
-			lock->fd = open(lock->path, OPEN_FLAGS | O_CREAT | O_EXCL, 0666);
+			lock->fd = make_file(lock);
 	} while (lock->fd < 0 && errno == EEXIST);
 	if (lock->fd < 0 && errno == ENOENT && !make)
 		return 1;
@@ -133,7 +155,7 @@ int file_lock_enter(const struct file_lock *lock, struct error *err)
 	const int64_t until_ms = clock_boot_ms() + lock->file->base.timeout_ms;
 	useconds_t pause_us = PAUSE_FIRST_US;
 
-	while (set_lock(lock->fd, F_WRLCK, SECTION_BYTE, 1)) {
+	while (set_lock(lock->fd, F_WRLCK, FILE_SECTION_BYTE, 1)) {
 		if (errno != EAGAIN && errno != EACCES)
 			return report_refused(lock, err);
 		if (clock_boot_ms() >= until_ms)
@@ -147,7 +169,7 @@ int file_lock_enter(const struct file_lock *lock, struct error *err)
 
 void file_lock_leave(const struct file_lock *lock)
 {
-	set_lock(lock->fd, F_UNLCK, SECTION_BYTE, 1);
+	set_lock(lock->fd, F_UNLCK, FILE_SECTION_BYTE, 1);
 }
 
 /*
@@ -178,7 +200,7 @@ static bool is_locked(const struct file_lock *lock, off_t start, off_t length)
 
 void file_lock_free(const struct file_lock *lock, enum hold_mode mode)
 {
-	set_lock(lock->fd, F_UNLCK, SECTION_BYTE, 0);
+	set_lock(lock->fd, F_UNLCK, FILE_SECTION_BYTE, 0);
 	/* Unlock, because a guard that was forked during the hold has a copy of the descriptor. */
 	flock(lock->fd, LOCK_UN);
 	/* Waiters that cannot sleep in flock() watch the file: watch_file() in acquire.c. */
@@ -190,7 +212,9 @@ void file_lock_free(const struct file_lock *lock, enum hold_mode mode)
 
 /*
  * Find out how the file is locked by locking it for some microseconds. Other processes of dlock do
- * not mistake this for a hold, because they try within the section, too.
+ * not mistake this for a hold, because they try within the section, too. The change from shared to
+ * exclusive is one step in the kernel: it fails only because of another shared lock, since no
+ * exclusive lock can have come in between.
  */
 static enum file_taken probe_flock(const struct file_lock *lock)
 {

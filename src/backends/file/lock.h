@@ -86,6 +86,9 @@ static inline struct file_backend *file_from_backend(struct backend *backend)
 
 /* ---- the file: lock.c ---- */
 
+/* Far behind the largest file. */
+#define FILE_SECTION_BYTE ((off_t)1 << 40)
+
 /*
  * Open the file of name, and make it if it is missing and make is set. A symbolic link, anything
  * but a regular file, or a file with a second hard link is refused. Returns 0; or 1 if there is no

@@ -3,6 +3,7 @@
 #include "path.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -39,15 +40,27 @@ bool file_path_of_user(uid_t user, int number, char path[static FILE_DEFAULT_SIZ
 	return number < 2;
 }
 
+/* Could this user make the directory? Sets errno if not. */
+static bool is_makeable(const char *path)
+{
+	char parent[FILE_DEFAULT_SIZE];
+
+	snprintf(parent, sizeof(parent), "%.*s", (int)(strrchr(path, '/') - path), path);
+	return !faccessat(AT_FDCWD, parent, W_OK | X_OK, AT_EACCESS);
+}
+
 /*
- * Make a directory with mode 0700 unless it exists. Refuses a path that is not a directory, such as
- * a symbolic link, that belongs to another user, or that other users can enter. 0, or -1 with *err.
+ * Check a directory; if it is missing, make it with mode 0700, or without make find out whether it
+ * can be made. Refuses a path that is not a directory, such as a symbolic link, that belongs to
+ * another user, or that other users can enter. 0, or -1 with *err.
  */
-static int make_private(const char *path, struct error *err)
+static int check_private(const char *path, bool make, struct error *err)
 {
 	struct stat info;
 
-	if (mkdir(path, 0700) && errno != EEXIST)
+	if (lstat(path, &info) && errno == ENOENT && !make && is_makeable(path))
+		return 0;
+	if (make && mkdir(path, 0700) && errno != EEXIST)
 		return error_set(err, ERROR_UNAVAILABLE, errno, "cannot create directory %s", path);
 	if (lstat(path, &info))
 		return error_set(err, ERROR_UNAVAILABLE, errno, "%s", path);
@@ -63,7 +76,7 @@ static int make_private(const char *path, struct error *err)
 }
 
 /*
- * After make_private() has failed: would it fail in every other process, so that all of them use
+ * After check_private() has failed: would it fail in every other process, so that all of them use
  * another directory? Not if it has refused the path, or if there was no space, because the next
  * process may find some.
  */
@@ -75,7 +88,7 @@ static bool is_impossible(const struct error *err)
 	       err->errnum == EACCES || err->errnum == EPERM;
 }
 
-char *file_path_default(struct error *err)
+char *file_path_default(bool make, struct error *err)
 {
 	static char path[FILE_DEFAULT_SIZE];
 	int number = geteuid() == 0 || run_lock_is_shared() ? 0 : 1;
@@ -83,7 +96,7 @@ char *file_path_default(struct error *err)
 
 	do {
 		file_path_of_user(geteuid(), number, path);
-		if (!make_private(path, &why))
+		if (!check_private(path, make, &why))
 			return path;
 	} while (!number++ && is_impossible(&why));
 	*err = why;

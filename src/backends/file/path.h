@@ -15,12 +15,12 @@ struct error;
 #define FILE_DEFAULT_SIZE 40
 
 /*
- * Make the default directory: for root /run/dlock; for others /run/lock/dlock-UID if /run/lock is a
+ * Find the default directory, and with make make it: for root /run/dlock; for others /run/lock/dlock-UID if /run/lock is a
  * sticky directory where everybody can write; otherwise, or if it cannot be made, /tmp/dlock-UID.
  * Refuses a directory that others can write or own. Returns its path, in static memory, or "" and
  * sets *err.
  */
-char *file_path_default(struct error *err);
+char *file_path_default(bool make, struct error *err);
 
 /*
  * Write the default directory of a user: number 0 is tried first, and number 1 after it. False:
