@@ -326,7 +326,7 @@ release:
 	$(Q)cd "$(BUILD)/release" && sha256sum -- * >SHA256SUMS && cat SHA256SUMS
 
 clean:
-	rm -rf build build-*
+	rm -rf build build-* $(if $(filter-out build,$(BUILD)),"$(BUILD)")
 
 include tests/rules.mk
 

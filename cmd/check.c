@@ -98,8 +98,11 @@ static int take_probe(struct session *session, struct findings *findings, struct
 		request.mode = HOLD_SLOT, request.slots = 1;
 	holder_self(&self, "dlock check");
 	holder_encode(&self, text);
-	if (acquire_probe(session->backend, &request, &grant, err) != OUTCOME_HELD)
+	if (acquire_probe(session->backend, &request, &grant, err) != OUTCOME_HELD) {
+		/* After a lost reply the backend may hold the lock. */
+		hold_release(session->backend, &request, &self, 0, 0, &ignored);
 		return -1;
+	}
 	taken_us = clock_read_us(CLOCK_BOOTTIME) - start_us;
 	second = request;
 	second.token = second_token;

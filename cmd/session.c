@@ -116,6 +116,7 @@ static void hide_token(struct options *options)
  */
 static int work_apart(struct session *session, struct error *err)
 {
+	static const char crashes[] = { SIGSEGV, SIGBUS, SIGABRT, SIGILL, SIGFPE, '\0' };
 	const pid_t parent = getpid(), pid = fork();
 	int end;
 
@@ -141,8 +142,12 @@ static int work_apart(struct session *session, struct error *err)
 	/* The reader of the output has gone, as in `dlock status | head`. */
 	if (WTERMSIG(end) == SIGPIPE)
 		signals_exit(SIGPIPE);
-	error_set(err, ERROR_UNAVAILABLE, 0, "%s: the client library crashed (signal %d) on the "
-		  "server's answer", session->settings.location, WTERMSIG(end));
+	if (strchr(crashes, WTERMSIG(end)))
+		error_set(err, ERROR_UNAVAILABLE, 0, "%s: the client library crashed (signal %d) on "
+			  "the server's answer", session->settings.location, WTERMSIG(end));
+	else
+		error_set(err, ERROR_INTERNAL, 0, "%s: the process that asks the server was "
+			  "killed by signal %d", session->settings.location, WTERMSIG(end));
 	return log_fail(err);
 }
 

@@ -96,9 +96,11 @@ static int wait_for_lock(struct session *session, int64_t started_ms, int64_t un
 int command_wait(struct session *session, struct error *err)
 {
 	const struct options *options = &session->options;
+	const struct name_list *names = &session->locks.names;
 	const int64_t started_ms = clock_boot_ms(), wait_ms = options->run.wait_ms;
 	int64_t until_ms = CLOCK_NEVER;
-	int result = 0, at = 0;
+	size_t at = 0;
+	int result;
 	bool slept;
 
 	if (wait_ms != CLOCK_NEVER)
@@ -106,11 +108,12 @@ int command_wait(struct session *session, struct error *err)
 	if (wait_ms && wait_ms != CLOCK_NEVER &&
 	    !kernel_timer_open(&limit, CLOCK_BOOTTIME, SESSION_LATE_SIGNAL, 0))
 		kernel_timer_set(&limit, until_ms + LATE_RESULT_MS + LATE_CLEANUP_MS);
+	result = session_names(session, err);
 	/* Until all are free, one after the other without a pause. */
-	for (int seen = 0; !result && seen < options->operand_count; seen = slept ? 1 : seen + 1) {
+	for (size_t seen = 0; !result && seen < names->count; seen = slept ? 1 : seen + 1) {
 		slept = false;
-		session_choose(session, options->operands[at]);
-		at = (at + 1) % options->operand_count;
+		session_choose(session, names->names[at]);
+		at = (at + 1) % names->count;
 		result = wait_for_lock(session, started_ms, until_ms, &slept, err);
 	}
 	return result > 0 ? options->conflict_exit_code : result;

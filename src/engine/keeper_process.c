@@ -672,13 +672,12 @@ static void become_daemon(struct keeping *k, struct grant *grant)
 	k->callers = epoll_create1(EPOLL_CLOEXEC);
 	k->listener = keeper_socket_listen(k->request.token, err);
 	if (k->listener < 0 || watch_fd(k, EPOLL_CTL_ADD, k->listener, 0, err) ||
+	    (chdir("/") && error_set(err, ERROR_INTERNAL, errno, "cannot enter /")) ||
 	    start_watchdog(k)) {
 		hold_release(k->backend, &k->request, &k->self, 0, 0, &ignored);
 		send_and_exit(k, KEEPER_FAILED);
 	}
 	umask(077);
-	if (chdir("/"))
-		send_and_exit(k, KEEPER_FAILED);
 	k->own_ms = k->request.ttl_ms;
 	if (!k->s->run->process)
 		end_after(k, k->own_ms);
