@@ -18,7 +18,7 @@
 static int command_help(struct session *session, struct error *err);
 
 static const struct command commands[] = {
-	{ "run", "run [OPTION]... [NAME] -- COMMAND [ARG]...",
+	{ "run", "run [OPTION]... [NAME]... -- COMMAND [ARG]...",
 	  "run a command while holding a lock", COMMAND_RUN, 0, INT_MAX, command_run, true },
 	{ "acquire", "acquire [OPTION]... NAME",
 	  "take a lock, print its token", COMMAND_ACQUIRE, 1, 1, .work = command_acquire },
@@ -32,7 +32,7 @@ static const struct command commands[] = {
 	{ "status", "status [OPTION]... [NAME|PATTERN]...",
 	  "show who holds locks and who waits", COMMAND_STATUS, 0, INT_MAX,
 	  .work = command_status },
-	{ "wait", "wait [OPTION]... NAME...",
+	{ "wait", "wait [OPTION]... NAME|PATTERN...",
 	  "wait until nobody holds a lock, without taking it", COMMAND_WAIT, 1, INT_MAX,
 	  .work = command_wait },
 	{ "break", "break [OPTION]... NAME|PATTERN...",
@@ -51,8 +51,9 @@ static const struct command commands[] = {
 
 static const char exit_statuses[] =
 	"Exit status:\n"
-	"  0-255   the command's own: it ran, and the lock was held throughout\n"
-	"  128+N   signal N killed the command; the lock was held throughout\n"
+	"  0-255   the command's own: it ran, and the lock was held until its end\n"
+	"          (with --if-down run, perhaps without the lock)\n"
+	"  128+N   signal N killed the command, as for 0-255\n"
 	"  121     the command was stopped by --max-run or --until\n"
 	"  122     the backend cannot be reached, gives no answer, or refuses\n"
 	"  123     the lock was lost while it was held\n"
@@ -152,6 +153,7 @@ static void print_help(const struct command *command)
 	if (!is_run)
 		return;
 	printf("Without NAME, a name is derived from the command line, the same on every host.\n"
+	       "Several locks are taken in the order of their names, all or none.\n"
 	       "\nBackends:\n");
 	for (const struct backend_driver *d = backend_drivers; d->scheme; d++)
 		printf(d->alias_of ? "  %s:%*sanother name for %s:\n" : "  %s:%*s%s\n", d->scheme,

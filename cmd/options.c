@@ -60,9 +60,9 @@ const struct option_row option_rows[] = {
 	{ 'k', "kill-after", "DUR", "time from TERM to KILL when the command must stop, at most a "
 	  "third of the TTL (default: 5s, or less with a short TTL)", COMMAND_RUN,
 	  OPTION_DURATION, FIELD(kill_after_ms), 0, 0 },
-	{ 0, "leftovers", "kill|wait", "what to do when the command ends and leaves processes "
-	  "running: end them (default), or keep the lock until they end", COMMAND_RUN,
-	  OPTION_CHOICE, FIELD(run.wait_for_leftovers), 0, 0 },
+	{ 0, "leftovers", "kill|wait|leave", "what to do when the command ends and leaves "
+	  "processes running: end them (default), keep the lock until they end, or release it "
+	  "and leave them alone", COMMAND_RUN, OPTION_CHOICE, FIELD(run.leftovers), 0, 0 },
 	{ 0, "until", "HH:MM", "stop the command, or the wait, at this time",
 	  COMMAND_RUN, OPTION_TIME_OF_DAY, FIELD(run.until_ms), 0, 0 },
 	{ 0, "contain", NULL, "run the command in a PID namespace: when dlock ends, for whatever "
@@ -114,6 +114,7 @@ const struct option_row option_rows[] = {
 	{ 0, "no-wait", NULL, NULL, HOLDING_COMMANDS, OPTION_FLAG, FIELD(nonblock), 0, 0 },
 	{ 0, "timeout", "DUR", NULL, WAITING_COMMANDS, OPTION_WAIT, FIELD(wait_ms), 0, 0 },
 	{ 'V', "version", NULL, NULL, ALL_COMMANDS, OPTION_FLAG, FIELD(version), 0, 0 },
+	{ 0, "nested", "MS", NULL, COMMAND_RUN, OPTION_TEXT, FIELD(nested), 0, 0 },
 	{ 0, "words", NULL, NULL, COMMAND_HELP, OPTION_FLAG, FIELD(words), 0, 0 },
 	{ .name = NULL },
 };
@@ -334,8 +335,11 @@ int options_parse(struct options *options, enum command_bit command, char **argv
 	*options = (struct options){ .conflict_exit_code = EXIT_NOT_OBTAINED,
 				     .least = LEVEL_WARNING, .wait_ms = -1, .kill_after_ms = -1,
 				     .shell = { "sh", "-c" },
-				     .run.kill_on_lost = true, .operands = argv + 1 };
-	while (*++word && !options->run.argv) {
+				     .run.kill_on_lost = true, .line = argv };
+	while (*word)
+		word++;
+	options->operands = memory_new((size_t)(word - argv), sizeof(*word));
+	for (word = argv; *++word && !options->run.argv;) {
 		if (!options->ended && !strcmp(*word, "--")) {
 			options->ended = true;
 			options->named = options->operand_count;

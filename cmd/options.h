@@ -74,6 +74,8 @@ struct options {
 	 * environment and the configuration can change, and session_begin() sets the name.
 	 */
 	struct run_request run;
+	char **line;		/* all words, from the name of the command on */
+	const char *nested;	/* the run inside one of another NAME: see nest_run(); or NULL */
 	const char *backend;	/* NULL: not given */
 	int64_t wait_ms;	/* these two may be -1: not given */
 	int64_t kill_after_ms;

@@ -1,15 +1,57 @@
 /* SPDX-License-Identifier: MIT */
 /* The command run: chooses the name of the lock, and turns the result into an exit status. */
 #include <errno.h>
+#include <limits.h>
+#include <signal.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/memory.h"
 #include "base/signals.h"
 #include "base/text.h"
 #include "lock/name.h"
 #include "metrics.h"
 #include "session.h"
+
+/*
+ * ---- several locks ----
+ *
+ * The run of the first NAME runs dlock for the others, with the same words, and with the end of the
+ * wait (CLOCK_BOOTTIME) as --nested. A run that is not obtained dies of this signal, which the run
+ * around it can tell from each exit status of the command.
+ */
+#define NESTED_SIGNAL SIGVTALRM
+
+static int compare_names(const void *a, const void *b)
+{
+	return strcmp(*(char *const *)a, *(char *const *)b);
+}
+
+/* Make the command that runs dlock for the names behind the first one. 0, or -1 with *err. */
+static int nest_run(struct options *options, int64_t wait_end_ms, struct error *err)
+{
+	static char self[PATH_MAX];
+	size_t count = 3;
+	char **word = options->line, **argv;
+
+	if (readlink("/proc/self/exe", self, sizeof(self) - 1) <= 0)
+		return error_set(err, ERROR_INTERNAL, errno, "several locks need /proc/self/exe");
+	while (*word)
+		word++;
+	argv = memory_new((size_t)(word - options->line) + count, sizeof(*argv));
+	argv[0] = self;
+	argv[1] = options->line[0];
+	argv[2] = memory_format("--nested=%lld", (long long)wait_end_ms);
+	for (word = options->line; *++word;)
+		if (*word != options->operands[0])
+			argv[count++] = *word;
+	options->run.argv = argv;
+	/* These count for the command alone. */
+	options->run.max_run_ms = options->run.until_ms = 0;
+	return 0;
+}
 
 /* Check the operands and the command, and choose the name of the lock. 0, or -1 with *err. */
 static int choose_name(struct session *session, struct error *err)
@@ -31,13 +73,17 @@ static int choose_name(struct session *session, struct error *err)
 				 ? "no command given; a URI with & needs quotes in a shell"
 				 : "no command given: put it behind '--', as in "
 				   "'dlock run NAME -- COMMAND'");
-	if (options->operand_count > 1)
-		return error_set(err, ERROR_USAGE, 0, options->shell[2]
-				 ? "there is also '%s': put all of the STRING of -c in quotes"
-				 : "one NAME is wanted before '--', but there is also '%s'",
+	if (options->operand_count > 1 && options->shell[2])
+		return error_set(err, ERROR_USAGE, 0,
+				 "there is also '%s': put all of the STRING of -c in quotes",
 				 text_quote(options->operands[1], shown, sizeof(shown)));
+	qsort(options->operands, (size_t)options->operand_count, sizeof(*options->operands),
+	      compare_names);
 	name_derive((const char *const *)argv, derived_name);
 	session->name = options->operand_count ? options->operands[0] : derived_name;
+	for (int i = 1; i < options->operand_count; i++)
+		if (name_check(options->operands[i], err))
+			return -1;
 	return name_check(session->name, err);
 }
 
@@ -79,7 +125,9 @@ static void die_as_command(const struct run_result *result)
 static int run_locked(struct session *session, struct run_result *result, struct error *err)
 {
 	struct run_request *request = &session->options.run;
-	const int64_t left_ms = request->until_ms - clock_wall_ms();
+	const int64_t left_ms = request->until_ms - clock_wall_ms(), now_ms = clock_boot_ms();
+	const bool nests = session->options.operand_count > 1;
+	int64_t wait_end_ms = CLOCK_NEVER;
 	struct signals signals;
 
 	if (session_begin(session, err) || signals_init(&signals, err))
@@ -87,8 +135,22 @@ static int run_locked(struct session *session, struct run_result *result, struct
 	/* Do not wait past --until: the command would be stopped before it starts. */
 	if (request->until_ms)
 		request->wait_ms = clock_earlier(request->wait_ms, left_ms > 0 ? left_ms : 0);
+	if (session->options.nested)
+		wait_end_ms = strtoll(session->options.nested, NULL, 10);
+	else if (request->wait_ms != CLOCK_NEVER)
+		wait_end_ms = now_ms + request->wait_ms;
+	if (wait_end_ms != CLOCK_NEVER)
+		request->wait_ms = wait_end_ms > now_ms ? wait_end_ms - now_ms : 0;
 	request->command = request->argv[0];
+	if (nests && nest_run(&session->options, wait_end_ms, err))
+		return log_fail(err);
 	supervise_run(request, &log_hooks, &signals, result);
+	if (nests && result->end == RUN_EXITED && WIFSIGNALED(result->status) &&
+	    WTERMSIG(result->status) == NESTED_SIGNAL) {
+		result->end = RUN_NOT_OBTAINED;
+		result->facts.acquired_ms = 0;
+		return session->options.conflict_exit_code;
+	}
 	if (result->end == RUN_EXITED)
 		return WIFSIGNALED(result->status) ? EXIT_SIGNAL + WTERMSIG(result->status)
 						   : WEXITSTATUS(result->status);
@@ -111,9 +173,12 @@ int command_run(struct session *session, struct error *err)
 		return error_set(err, ERROR_USAGE, 0, "--metrics: '-' is not the name of a file");
 	status = run_locked(session, &result, err);
 	/* The job matters more than its report, which does not change the exit status. */
-	if (path && metrics_write(path, session->name, began_at_ms, &result, status, err))
+	if (path && !session->options.nested &&
+	    metrics_write(path, session->name, began_at_ms, &result, status, err))
 		log_print(LEVEL_ERROR, "--metrics %s: %s",
 			  text_quote(path, shown, sizeof(shown)), err->message);
+	if (session->options.nested && result.end == RUN_NOT_OBTAINED)
+		signals_exit(NESTED_SIGNAL);
 	die_as_command(&result);
 	return status;
 }

@@ -187,8 +187,8 @@ static int read_backend(struct settings *settings, struct run_request *run, cons
 static int choose_backend(struct settings *settings, struct options *options, struct error *err)
 {
 	const char *variable = getenv("DLOCK_BACKEND"), *source;
-	const char *text = choose_text(settings, options->backend, "--backend", "DLOCK_BACKEND",
-				       &source);
+	const char *text = choose_text(settings, options->nested ? NULL : options->backend,
+				       "--backend", "DLOCK_BACKEND", &source);
 
 	if (!options->backend && variable && !variable[0])
 		return error_set(err, ERROR_USAGE, 0, "DLOCK_BACKEND is set, but empty: give it a "
@@ -210,6 +210,9 @@ int settings_load(struct settings *settings, struct options *options, struct err
 		return -1;
 	options->run.contain = options->contain ? options->contain > 0
 						: config_has(settings, "contain", "yes");
+	if (options->run.contain && options->run.leftovers == LEFTOVERS_LEAVE)
+		return error_set(err, ERROR_USAGE, 0, "--leftovers leave needs --no-contain: all "
+				 "that is contained ends with dlock");
 	uri_location(&settings->uri, options->run.driver->port, settings->location);
 	options->syslog |= config_has(settings, "log", "syslog");
 	if (uri_load_passwords(&settings->uri, &settings->exposed, err))

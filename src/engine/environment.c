@@ -65,10 +65,20 @@ void environment_write_fence(uint64_t fence)
 		text_digits(fence_entry + strlen(FENCE), fence);
 }
 
+void environment_drop_token(void)
+{
+	char *outer = getenv("DLOCK_OUTER"), *rest = outer ? strchr(outer, ' ') : NULL;
+
+	unsetenv("DLOCK_TOKEN");
+	if (rest)
+		memmove(outer, rest + 1, strlen(rest));
+	else
+		unsetenv("DLOCK_OUTER");
+}
+
 void environment_drop_hold(void)
 {
-	unsetenv("DLOCK_TOKEN");
-	unsetenv("DLOCK_OUTER");
+	environment_drop_token();
 	unsetenv("DLOCK_FENCE");
 }
 
@@ -82,9 +92,8 @@ int environment_find_token(const char *name, uint64_t backend, char token[static
 
 	*level = 0;
 	*scope = TOKEN_OF_OTHER;
-	if (!get_env("DLOCK_TOKEN")[0])
-		return 0;
-	if (token_read(get_env("DLOCK_TOKEN"), found, &found_level, err))
+	if (get_env("DLOCK_TOKEN")[0] &&
+	    token_read(get_env("DLOCK_TOKEN"), found, &found_level, err))
 		return error_prefix(err, "DLOCK_TOKEN");
 	tokens = next = memory_format("%s %s", get_env("DLOCK_TOKEN"), get_env("DLOCK_OUTER"));
 	while ((text = strsep(&next, " "))) {

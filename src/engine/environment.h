@@ -4,7 +4,7 @@
  *
  * Calling sequence: in the supervisor, environment_find_token() to find an outer hold, and
  * environment_set_hold() before the guard is forked; in the guard, environment_write_fence(), or
- * environment_drop_hold() for a command that runs without the lock. These two take no memory.
+ * environment_drop_hold() for a command that runs without the lock. These take no memory.
  */
 #pragma once
 
@@ -25,9 +25,12 @@ void environment_set_hold(const char *name, const char *backend, const char *tok
 /* After environment_set_hold(): write the digits of DLOCK_FENCE; 0: the fence is unknown. */
 void environment_write_fence(uint64_t fence);
 
+/* After environment_set_hold(): remove its token, and leave those of the outer holds. */
+void environment_drop_token(void);
+
 /*
- * Remove the variables of a hold, except for DLOCK_NAME and DLOCK_BACKEND. A script that starts
- * itself under dlock still finds that it has, and does not use the hold of an outer run.
+ * Remove this hold's token and fence. A script that starts itself under dlock still finds by
+ * DLOCK_NAME that it has, and DLOCK_OUTER has the holds of outer runs, which must not be waited for.
  */
 void environment_drop_hold(void);
 

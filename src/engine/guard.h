@@ -41,7 +41,7 @@ enum guard_event_type {
 	GUARD_ENDING,		/* the command is stopped, or not begun: struct shared, endings */
 	GUARD_EXITED,		/* value: wait status of the command */
 	GUARD_LEFTOVERS,	/* value: number of processes that the command left; they are */
-				/* ended, or with wait_for_leftovers waited for */
+				/* ended, waited for or left */
 	GUARD_STUCK,		/* value: pid of a process that it may not signal */
 	GUARD_EMPTY,		/* the tree is dead */
 	GUARD_GONE,		/* the guard's process has ended */

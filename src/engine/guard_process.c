@@ -607,7 +607,7 @@ static void die_at(struct guarding *g, int64_t at_ms)
 static bool dies_with_guard(const struct guarding *g)
 {
 	/* A namespace does. Leftovers that are being ended have their own time. */
-	return !g->ended || (g->s->run->contain && g->s->run->wait_for_leftovers);
+	return !g->ended || (g->s->run->contain && g->s->run->leftovers == LEFTOVERS_WAIT);
 }
 
 /*
@@ -804,7 +804,7 @@ static void begin_limit(struct guarding *g)
 
 /*
  * Send how the command ended, and how many processes it left behind. These are ended now, or go on
- * under the lock.
+ * under the lock, or with --leftovers leave go on alone.
  */
 static void send_end(struct guarding *g)
 {
@@ -820,7 +820,9 @@ static void send_end(struct guarding *g)
 		left--;		/* the namespace's init */
 	send_event(g,
 		   (struct guard_event){ .type = GUARD_LEFTOVERS, .value = left > 0 ? left : 1 });
-	if (g->s->run->wait_for_leftovers)
+	if (g->s->run->leftovers == LEFTOVERS_LEAVE)
+		finish_and_exit(g, last_event(g));
+	if (g->s->run->leftovers == LEFTOVERS_WAIT)
 		return;
 	g->ending_leftovers = true;
 	stop_tree(g, grace_end(g));

@@ -180,17 +180,18 @@ static void handle_leftovers(struct supervisor *s, int count)
 {
 	const bool one = count == 1;
 
-	s->awaits_leftovers = s->run->wait_for_leftovers;
-	if (s->awaits_leftovers) {
+	s->awaits_leftovers = s->run->leftovers == LEFTOVERS_WAIT;
+	if (s->run->leftovers != LEFTOVERS_KILL) {
 		supervisor_report(s, EVENT_LEFTOVERS, LEVEL_STEP,
-				  "the command has ended and left %d process%s running; keeping "
-				  "the lock until %s", count, one ? "" : "es",
-				  one ? "it ends" : "they end");
+				  "the command has ended and left %d process%s running%s%s", count,
+				  one ? "" : "es", s->awaits_leftovers
+				  ? "; keeping the lock until " : " (--leftovers leave)",
+				  !s->awaits_leftovers ? "" : one ? "it ends" : "they end");
 		return;
 	}
 	supervisor_report(s, EVENT_LEFTOVERS, LEVEL_WARNING,
-			  "the command left %d process%s running; ending %s", count,
-			  one ? "" : "es", one ? "it" : "them");
+			  "the command left %d process%s running; ending %s (see --leftovers)",
+			  count, one ? "" : "es", one ? "it" : "them");
 	supervisor_begin_stop(s);
 }
 
@@ -446,12 +447,15 @@ static const char *keeping_option(const struct supervisor *s)
 static void report_released(struct supervisor *s)
 {
 	const int64_t keep_ms = shared_keep_ms(s->shared, s->run);
+	const int64_t ran_ms = s->ended_ms - atomic_load(&s->shared->held_ms);
 	char text[DURATION_TEXT_SIZE];
 
 	if (keep_ms > 0)
 		supervisor_report(s, EVENT_RELEASED, LEVEL_STEP,
-				  "released; %s keeps the lock for %s more", keeping_option(s),
-				  duration_format(keep_ms, text, sizeof(text)));
+				  "released; %s%s keeps the lock for %s more", is_done(s) &&
+				  ran_ms > s->run->once_ms
+				  ? "the command took longer than the time of --once-per; " : "",
+				  keeping_option(s), duration_format(keep_ms, text, sizeof(text)));
 	else
 		supervisor_report(s, EVENT_RELEASED, LEVEL_STEP, "released");
 }
@@ -603,7 +607,7 @@ static void __attribute__((noreturn)) shell_main(const struct supervisor *s)
 	setenv("DLOCK_REASON", s->lost_reason, 1);
 	environment_write_fence(s->result->facts.fence);
 	/* A dlock in the shell must not join the hold that was lost. */
-	unsetenv("DLOCK_TOKEN");
+	environment_drop_token();
 	/* The shell's children are killed with it. */
 	setpgid(0, 0);
 	/* In the background, reading from the terminal would stop the shell. */

@@ -127,6 +127,13 @@ enum if_down {
 #define LATE_RESULT_MS 100
 #define LATE_CLEANUP_MS 300
 
+/* What happens to the processes that the command leaves running when it ends. */
+enum leftovers {
+	LEFTOVERS_KILL,		/* they are ended */
+	LEFTOVERS_WAIT,		/* the lock is kept until they end */
+	LEFTOVERS_LEAVE,	/* they go on, and the lock is released */
+};
+
 struct run_request {
 	const struct backend_driver *driver;
 	const struct uri *uri;
@@ -152,8 +159,8 @@ struct run_request {
 	bool contain;			/* the command runs in a PID namespace of its own */
 	bool kill_on_lost;		/* the command, or by TERM the process */
 	const char *on_lost_run;	/* for sh -c, when the lock was lost; NULL: none */
-	bool wait_for_leftovers;	/* keep the lock until the command's leftovers end */
 	unsigned char if_down;		/* enum if_down */
+	unsigned char leftovers;	/* enum leftovers */
 };
 
 enum run_end {

@@ -5,13 +5,19 @@
 #include "base/clock.h"
 #include "run.h"
 
+/* A success of --once-per is kept for this long, because a waiter checks for it each second. */
+#define DONE_LEAST_MS 10000
+
 int64_t shared_keep_ms(const struct shared *shared, const struct run_request *run)
 {
 	const int64_t held_ms = atomic_load(&shared->held_ms);
 	const bool done = run->once_ms && atomic_load(&shared->succeeded);
+	int64_t keep_ms;
 
-	return held_ms ? lease_keep(held_ms, done ? run->once_ms : run->min_hold_ms,
-				    clock_boot_ms()) : 0;
+	if (!held_ms)
+		return 0;
+	keep_ms = lease_keep(held_ms, done ? run->once_ms : run->min_hold_ms, clock_boot_ms());
+	return done && keep_ms < DONE_LEAST_MS ? DONE_LEAST_MS : keep_ms;
 }
 
 struct lease_stop shared_stop(const struct shared *shared, const struct run_request *run,

@@ -84,7 +84,8 @@ struct shared {
 
 /*
  * For how many ms the lock is retained when it is released now: the rest of --once-per after a
- * success, or of --min-hold; 0 for a lock that no command has used.
+ * success, and 10 s at least, so that each waiter reads of it; or the rest of --min-hold; 0 for a
+ * lock that no command has used.
  */
 int64_t shared_keep_ms(const struct shared *shared, const struct run_request *run);
 

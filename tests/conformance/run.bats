@@ -696,6 +696,40 @@ work() {
 	nothing_left
 }
 
+@test "--once-per: a run that takes longer than its time counts for those who wait" {
+	local first first_err
+	start "$DLOCK" run -v -E 33 --once-per 1s "$LOCK" -- sh -c 'echo a >>ran; until [ -e go ]; do sleep 0.1; done'
+	first=$PID first_err=$ERR
+	wait_until 10 test -s ran
+	start "$DLOCK" run -E 33 --once-per 1s "$LOCK" -- sh -c 'echo b >>ran'
+	wait_until 10 waiters 1
+	pause 1.2
+	: >go
+	join "$first"
+	equal "$status" 0
+	has_line "$first_err" 'took longer than the time of --once-per'
+	join "$PID" 20
+	equal "$status" 33
+	equal "$(<ran)" a
+	"$DLOCK" break --yes "$LOCK"
+}
+
+# ---- several locks
+
+@test "several locks: taken in the order of their names, all or none, and released together" {
+	# shellcheck disable=SC2016 # expanded by the inner shell
+	run --separate-stderr -7 "$DLOCK" run "$LOCK-c" "$LOCK-a" "$LOCK-b" "$LOCK-a" -- sh -c '
+		"$0" status "$1-a" "$1-b" "$1-c" | grep -c exclusive; echo "$DLOCK_NAME"; exit 7' "$DLOCK" "$LOCK"
+	equal "$output$stderr" "3"$'\n'"$LOCK-c"
+	LOCK=$LOCK-b hold --
+	run --separate-stderr -124 "$DLOCK" run -n "$LOCK-a" "$LOCK-b" "$LOCK-c" -- touch ran-too
+	one_line "^dlock: $LOCK-b: held by "
+	run -0 "$DLOCK" run -w 1500ms -E 0 --once-per 60s "$LOCK-a" "$LOCK-b" -- touch ran-too
+	run -0 "$DLOCK" status "$LOCK-a" "$LOCK-c"
+	[[ ! -e ran-too ]]
+	LOCK=$LOCK-b release
+}
+
 @test "--once-per: when the work fails, or its host dies, another host does it" {
 	local first second family
 	work a

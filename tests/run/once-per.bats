@@ -269,3 +269,27 @@ over() {
 	equal "$status" 0
 	equal "$(paste -sd ' ' ran)" "a b"
 }
+
+@test "100 waiters read that the work is done, although it took longer than its time" {
+	local first waiters=()
+	start "$DLOCK" run --once-per 1s -b "$REDIS" "$LOCK" -- sh -c 'echo a >>ran; until [ -e go ]; do sleep 0.1; done'
+	first=$PID
+	wait_until 10 test -s ran
+	for _ in {1..100}; do
+		start "$DLOCK" run -E 0 --once-per 1s -b "$REDIS" "$LOCK" -- sh -c 'echo b >>ran'
+		waiters+=("$PID")
+	done
+	wait_until 60 waiters_on_redis 100
+	: >go
+	join "$first" 10
+	equal "$status" 0
+	for PID in "${waiters[@]}"; do
+		join "$PID" 30
+		equal "$status" 0
+	done
+	equal "$(<ran)" a
+}
+
+waiters_on_redis() {
+	[[ $("$DLOCK" status --json -b "$REDIS" "$LOCK" | jq '.waiters | length') == "$1" ]]
+}

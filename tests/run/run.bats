@@ -80,7 +80,7 @@ load ../redis/server
 		equal "$(<inner)" "$(<fence)"
 	done
 	# Without the lock, no hold around it counts.
-	run -124 "$DLOCK" run "$LOCK" -- env -u DLOCK_TOKEN "$DLOCK" run -n "$LOCK" -- true
+	run -124 "$DLOCK" run "$LOCK" -- env -u DLOCK_TOKEN -u DLOCK_OUTER "$DLOCK" run -n "$LOCK" -- true
 }
 
 @test "the command's environment is that of dlock and five variables" {
@@ -1044,6 +1044,17 @@ private_etc() {
 	kill -CONT "$P_PID"
 }
 
+@test "a run inside one without its lock, or without DLOCK_TOKEN, finds the hold around it" {
+	export DLOCK
+	run --separate-stderr -0 "$DLOCK" run -b "$FILE" "$LOCK" -- \
+		"$DLOCK" run --if-down run -b redis://127.0.0.1:1 other -- \
+		"$DLOCK" run -n -b "$FILE" "$LOCK" -- echo inside
+	equal "$output" inside
+	run --separate-stderr -0 "$DLOCK" run -b "$FILE" "$LOCK" -- env -u DLOCK_TOKEN \
+		"$DLOCK" run -n -b "$FILE" "$LOCK" -- echo inside
+	equal "$output$stderr" inside
+}
+
 # bats test_tags=more
 @test "--if-down run: dlock sleeps while the command runs" {
 	start "$DLOCK" run --if-down run -b redis://127.0.0.1:1 "$LOCK" -- sh -c 'echo ready; exec sleep 300'
@@ -1055,4 +1066,71 @@ private_etc() {
 	hold -b "$REDIS" --
 	run -124 "$DLOCK" run -n --if-down run -b "$REDIS" "$LOCK" -- touch ran
 	[[ ! -e ran ]]
+}
+
+# ---- several locks
+
+@test "several locks: with the outer dlock killed, or its lock broken, the command is dead" {
+	local backend how
+	for backend in "$FILE" "$REDIS"; do
+		for how in kill break; do
+			rm -f in
+			LOCK=$LOCK-x
+			start "$DLOCK" run -b "$backend" -t 3s "$LOCK-a" "$LOCK-b" -- sh -c 'echo $$ >in.new; mv in.new in; exec sleep 300'
+			wait_until 10 test -s in
+			if [[ $how == kill ]]; then
+				kill -KILL "$PID"
+			else
+				"$DLOCK" break --yes -b "$backend" "$LOCK-a"
+			fi
+			join "$PID" 15
+			[[ $how == kill ]] || equal "$status" 123
+			wait_until 10 gone "$(<in)"
+			wait_until 10 "$DLOCK" run -n -b "$backend" "$LOCK-a" "$LOCK-b" -- true
+		done
+	done
+}
+
+@test "several locks: --max-run counts for the command, and --metrics has what happened" {
+	hold -b "$FILE" --
+	start "$DLOCK" run --max-run 1s --metrics metrics -b "$FILE" "$LOCK" "$LOCK-b" -- sleep 300
+	local run=$PID
+	pause 1.2
+	release
+	join "$run" 30
+	equal "$status" 121
+	has_line metrics '^dlock_last_exit_status.* 121$'
+	run -0 "$DLOCK" run -b "$FILE" "$LOCK-b" -- \
+		env -u DLOCK_TOKEN -u DLOCK_OUTER "$DLOCK" run -n -E 0 --metrics metrics -b "$FILE" "$LOCK" "$LOCK-b" -- touch ran
+	[[ ! -e ran ]]
+	has_line metrics '^dlock_last_busy.* 1$'
+}
+
+# ---- --leftovers leave
+
+@test "--leftovers leave: the lock is released when the command ends, and a daemon lives on" {
+	local backend mode
+	for backend in "$FILE" "$REDIS"; do
+		for mode in '' '-s'; do
+			# shellcheck disable=SC2086 # perhaps no word
+			run --separate-stderr -0 "$DLOCK" run $mode --leftovers leave -b "$backend" "$LOCK" -- \
+				sh -c 'setsid sleep 300 >/dev/null 2>&1 3>&- 4>&- & echo $! >daemon'
+			equal "$stderr" ""
+			run -0 "$DLOCK" run -n -b "$backend" "$LOCK" -- true
+			kill "$(<daemon)"
+		done
+	done
+	run --separate-stderr -0 "$DLOCK" run -b "$FILE" "$LOCK" -- sh -c 'sleep 300 >/dev/null 2>&1 3>&- 4>&- &'
+	one_line 'ending it \(see --leftovers\)'
+	usage_error contain run --contain --leftovers leave "$LOCK" -- touch ran
+}
+
+@test "--leftovers leave: what the command has started is ended when the lock is lost" {
+	start "$DLOCK" run --leftovers leave -b "$REDIS" "$LOCK" -- \
+		sh -c 'setsid sleep 300 & echo $! >in.new; mv in.new in; wait'
+	wait_until 10 test -s in
+	"$DLOCK" break --yes -b "$REDIS" "$LOCK"
+	join "$PID" 30
+	equal "$status" 123
+	gone "$(<in)"
 }
