@@ -595,7 +595,7 @@ hung_server() {
 
 @test "--help explains a pattern where there may be one" {
 	equal "$("$DLOCK" help status | grep -c "^A PATTERN has ")$("$DLOCK" help break | grep -c "^A PATTERN has ")" 11
-	not grep -q PATTERN <<<"$("$DLOCK" help wait)"
+	not grep -q PATTERN <<<"$("$DLOCK" help check)"
 }
 
 @test "dlock.1 has the options of run in one list, and of other commands what differs" {
@@ -888,7 +888,7 @@ replica_online() {
 @test "bash completion" {
 	drive bash
 	offers_only bash 'dlock run --on-lost=' kill warn
-	offers_only bash 'dlock run --leftovers=' kill wait
+	offers_only bash 'dlock run --leftovers=' kill wait leave
 	# bash takes what stands behind the last ':' for the word
 	offers_only bash 'dlock run -b redis:' //
 	mkdir -p "$T/some/locks"
