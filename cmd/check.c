@@ -40,7 +40,6 @@ static enum outcome acquire_probe(struct backend *backend, const struct request 
 	return outcome;
 }
 
-
 /* The probe was released: does that wake the waiter, with this user's permissions? */
 static void await_waiter(struct backend *waiter, const struct request *request,
 			 struct grant *grant, struct findings *findings, struct error *err)
@@ -72,9 +71,9 @@ static void await_waiter(struct backend *waiter, const struct request *request,
 }
 
 /*
- * Take the lock dlock-check over a new connection, and release it. Unless findings is NULL, adds
- * the finding "probe" with the time of both, and has a second client wait for the lock. Returns 0, or -1 with *err: the backend cannot hold
- * locks, or the account may not.
+ * Take the lock dlock-check over a new connection, and release it. Unless findings is NULL, add
+ * the finding "probe" with the time of both, and let a second client wait for the lock. Returns 0,
+ * or -1 with *err: the backend cannot hold locks, or the account may not.
  */
 static int take_probe(struct session *session, struct findings *findings, struct error *err)
 {

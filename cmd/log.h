@@ -54,7 +54,7 @@ void print_line(FILE *to, const char *format, ...) __attribute__((format(printf,
 /* Room for the name of a lock. */
 #define PRINT_NAME_SIZE 208
 
-/* Write the name of a lock for people, in quotes when a blank is at one of its ends. Returns buf. */
+/* Write the name of a lock, in quotes when a blank is at one of its ends. Returns buf. */
 const char *print_name(const char *name, char buf[static PRINT_NAME_SIZE]);
 
 /* Is it a terminal that obeys escape sequences? */

@@ -30,7 +30,7 @@ void environment_drop_token(void);
 
 /*
  * Remove this hold's token and fence. A script that starts itself under dlock still finds by
- * DLOCK_NAME that it has, and DLOCK_OUTER has the holds of outer runs, which must not be waited for.
+ * DLOCK_NAME that it has. DLOCK_OUTER has the holds of outer runs, which must not be waited for.
  */
 void environment_drop_hold(void);
 

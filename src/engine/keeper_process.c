@@ -481,10 +481,10 @@ static void release_lock(struct keeping *k, bool was_held)
 /*
  * ---- the watchdog of --pid ----
  *
- * A process beside the daemon, which sends no request. When the daemon is killed, or hangs until the
- * lease is about to end, the watchdog sends TERM to the process that the lock is held for. It has
- * copies of the daemon's descriptors, so that a lock that lives with them outlives the daemon until
- * that process has ended.
+ * A process beside the daemon, which sends no request. When the daemon is killed, or hangs until
+ * the lease is about to end, the watchdog sends TERM to the process that the lock is held for. It
+ * has copies of the daemon's descriptors, so that a lock that lives with them outlives the daemon
+ * until that process has ended.
  */
 
 static void terminate_process(const struct keeping *k, const char *why)

@@ -259,7 +259,8 @@ struct backend_ops {
 	 * Remove the row of this token, holding or waiting, and wake the waiter that is now first.
 	 * With keep_ms > 0 the row of a hold stays instead, with text as its record, and expires
 	 * after that time. HELD: a row held; ERROR_REFUSED in *err is then a warning, because the
-	 * lock stays taken. LOST: none did, though one that waited may have been removed. With BACKEND_SHARED or SLOTS, wake every waiter that may now hold.
+	 * lock stays taken. LOST: none did, though one that waited may have been removed. With
+	 * BACKEND_SHARED or SLOTS, wake every waiter that may now hold.
 	 */
 	backend_release_fn *release;
 

@@ -232,8 +232,10 @@ enum outcome hold_release(struct backend *backend, const struct request *request
 	if (outcome == OUTCOME_LOST && keep_ms > 0)
 		return find_kept(backend, request->name, &kept, err);
 	/* The first of two requests, whose answer was lost, has ended the hold within the lease. */
-	if (outcome == OUTCOME_LOST && backend->resent && sent_ms < lease_end_ms)
+	if (outcome == OUTCOME_LOST && backend->resent && sent_ms < lease_end_ms) {
+		*err = (struct error){ 0 };
 		return OUTCOME_HELD;
+	}
 	return outcome;
 }
 

@@ -15,14 +15,26 @@ prepare() {
 	export TOP COMPLETIONS
 }
 
-# same FILE FILE WHAT: both have the same lines, in any order
+# same FILE FILE WHAT: both have the same lines, in any order. Starts no program, because it is called for
+# each line that a shell completes.
 same() {
-	local missing extra
-	[[ -s $1 ]] || fail "$3: nothing found to compare"
-	missing=$(comm -23 <(sort -u "$1") <(sort -u "$2"))
-	extra=$(comm -13 <(sort -u "$1") <(sort -u "$2"))
-	[[ -z $missing ]] || fail "$3: missing: ${missing//$'\n'/, }"
-	[[ -z $extra ]] || fail "$3: there, but not in the program: ${extra//$'\n'/, }"
+	local -A wanted=() found=()
+	local line lines missing='' extra=''
+	mapfile -t lines <"$1"
+	for line in "${lines[@]}"; do
+		wanted[x$line]=1
+	done
+	mapfile -t lines <"$2"
+	for line in "${lines[@]}"; do
+		found[x$line]=1
+		[[ -n ${wanted[x$line]-} ]] || extra+=", $line"
+	done
+	((${#wanted[@]})) || fail "$3: nothing found to compare"
+	for line in "${!wanted[@]}"; do
+		[[ -n ${found[$line]-} ]] || missing+=", ${line#x}"
+	done
+	[[ -z $missing ]] || fail "$3: missing: ${missing#, }"
+	[[ -z $extra ]] || fail "$3: there, but not in the program: ${extra#, }"
 }
 
 # ---- what the program says
@@ -33,6 +45,11 @@ commands() {
 
 # options COMMAND: as help shows them: "-b, --backend URI", "--on-lost kill|warn"
 options() {
+	[[ -e options.$1 ]] || read_options "$1" >"options.$1"
+	cat "options.$1"
+}
+
+read_options() {
 	"$DLOCK" help "$1" | sed -n 's/^ *\(\(-[a-zA-Z], \)\{0,1\}--[a-z-]*\( [^ ]\{1,\}\)\{0,1\}\)\(  .*\)\{0,1\}$/\1/p'
 }
 
@@ -257,6 +274,11 @@ offers_among() {
 	done
 }
 
+# some: prints its input, or each fourth line in the core of the tests
+some() {
+	awk -v step="$(long_or 1 4)" 'NR % step == 0'
+}
+
 # drive SHELL: all that its completion has to do
 drive() {
 	local shell=$1 command option values words choice
@@ -276,7 +298,7 @@ drive() {
 	offers_only "$shell" 'dlock -' -h --help -V --version
 	offers_only "$shell" 'dlock help ' "${words[@]}"
 
-	for command in "${words[@]}"; do
+	for command in run acquire $(printf '%s\n' "${words[@]:2}" | some); do
 		offers "$shell" "dlock $command -"
 		option_words "$command" >wanted
 		same wanted <(grep -vx -e -- offers) "$shell: options of $command"
@@ -288,7 +310,7 @@ drive() {
 	# an option that wants a value gets none that is an option, nor a program, nor a file unless
 	# it wants one; another one does
 	: >dlock-test-file
-	for option in $(option_words_with_value run); do
+	for option in --metrics $(option_words_with_value run | some); do
 		offers_nothing "$shell" "dlock run $option -"
 		if [[ $option == --metrics ]]; then
 			offers_only "$shell" "dlock run -q $option dlock-test-" dlock-test-file
@@ -296,7 +318,7 @@ drive() {
 			offers_nothing "$shell" "dlock run -q $option dlock-test-"
 		fi
 	done
-	for option in $(option_words_without_value run); do
+	for option in $(option_words_without_value run | some); do
 		# help is all there is to say
 		[[ $option != -h && $option != --help ]] || continue
 		offers_among "$shell" "dlock run $option --bac" --backend
@@ -315,7 +337,7 @@ drive() {
 	not has_line offers '[^0-9]'
 
 	# options may follow the name, but not behind "--"
-	for command in acquire renew verify release status wait break; do
+	for command in $(printf '%s\n' acquire renew verify release status wait break | some); do
 		offers_nothing "$shell" "dlock $command dlock-test-"
 		offers_among "$shell" "dlock $command name --bac" --backend
 		offers_nothing "$shell" "dlock $command -- --bac"
@@ -885,6 +907,7 @@ replica_online() {
 
 # ---- completions
 
+# bats test_tags=deeper
 @test "bash completion" {
 	drive bash
 	offers_only bash 'dlock run --on-lost=' kill warn
@@ -903,6 +926,7 @@ replica_online() {
 	offers_only bash_library "dlock run -b redis://h:1/0 name -- ls $T/some/" "$T/some/files"
 }
 
+# bats test_tags=deeper
 @test "zsh completion" {
 	need zsh
 	drive zsh
@@ -910,6 +934,7 @@ replica_online() {
 	offers_only zsh "dlock run name -- ls $T/some/" files
 }
 
+# bats test_tags=deeper
 @test "fish completion" {
 	need fish
 	drive fish
@@ -976,7 +1001,7 @@ replica_online() {
 		done <links
 	done
 	grep -oE '^    make [a-z]+' "$TOP/README.md" | while read -r _ target; do
-		grep -qh "^$target:" "$TOP/Makefile" "$TOP/tests/rules.mk" || fail "README: no make $target"
+		grep -Eqh "^([a-z-]+ )*$target( [a-z-]+)*:" "$TOP/Makefile" "$TOP/tests/rules.mk" || fail "README: no make $target"
 	done
 }
 
@@ -1029,7 +1054,7 @@ replica_online() {
 		grep -rqw "$word" "$TOP/src" "$TOP/cmd" || fail "CONTRIBUTING names $word"
 	done <named
 	grep -oE '^    make [a-z0-9-]+' "$TOP/CONTRIBUTING.md" | while read -r _ word; do
-		grep -qh "^$word:" "$TOP/Makefile" "$TOP/tests/rules.mk" || fail "CONTRIBUTING: no make $word"
+		grep -Eqh "^([a-z-]+ )*$word( [a-z-]+)*:" "$TOP/Makefile" "$TOP/tests/rules.mk" || fail "CONTRIBUTING: no make $word"
 	done
 }
 
