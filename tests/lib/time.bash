@@ -67,8 +67,9 @@ took() {
 }
 
 # wait_until SECONDS COMMAND...: polls until COMMAND succeeds, and fails at the deadline, which is later
-# by three times SLACK, because no test measures by it. It polls every 20 ms at first, and every 100 ms after 2 s; less often where
-# COMMAND takes long itself, such as a client of MySQL, which gets a third of the time at most.
+# by three times SLACK on a busy machine, because no test measures by it. It polls after 20 ms, and after a
+# tenth of the time since, up to 250 ms; less often where COMMAND takes long itself, such as a client of
+# MySQL, which gets a fifth of the time at most.
 wait_until() {
 	local seconds=$1 start deadline late='' asked ms
 	shift
@@ -77,10 +78,10 @@ wait_until() {
 	until "$@"; do
 		now
 		if ((NOW <= deadline)); then
-			ms=$(((NOW - start) / 20))
+			ms=$(((NOW - start) / 10))
 			((ms >= 20)) || ms=20
-			((ms <= 100)) || ms=100
-			((ms >= 2 * (NOW - asked))) || ms=$((2 * (NOW - asked)))
+			((ms <= 250)) || ms=250
+			((ms >= 4 * (NOW - asked))) || ms=$((4 * (NOW - asked)))
 			pause_ms "$ms"
 			asked=$((NOW + ms))
 		elif [[ -z $late ]]; then

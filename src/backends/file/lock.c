@@ -81,9 +81,12 @@ static int make_file(const struct file_lock *lock)
 	struct stat info;
 	int fd;
 
-	if (stat(directory, &info) && (strcmp(directory, file_path_default(true, &ignored)) != 0 ||
-				       stat(directory, &info)))
+	if (stat(directory, &info) && (strcmp(directory, file_path_default(false, &ignored)) != 0 ||
+				       !*file_path_default(true, &ignored) ||
+				       stat(directory, &info))) {
+		errno = ENOENT;
 		return -1;
+	}
 	fd = open(lock->path, OPEN_FLAGS | O_CREAT | O_EXCL, 0666);
 	if (fd >= 0 && (((info.st_mode & S_ISGID) && fchmod(fd, info.st_mode & 0666)) ||
 			(!geteuid() && fchown(fd, info.st_uid, (gid_t)-1))))

@@ -16,8 +16,8 @@ struct error;
 
 /*
  * Find the default directory, and create it if make is set: /run/dlock for root, and for others
- * /run/lock/dlock-UID if /run/lock is a sticky directory where everybody can write; otherwise, or if
- * that cannot be made, /tmp/dlock-UID.
+ * /run/lock/dlock-UID if /run/lock is a sticky directory where everybody can write; otherwise, or
+ * if that cannot be made, /tmp/dlock-UID.
  * Refuses a directory that others can write or own. Returns its path, in static memory, or "" and
  * sets *err.
  */
