@@ -169,7 +169,7 @@ static void print_overview(void)
 	       "dlock holds a named lock, shared by many machines, while a command runs.\n\n");
 	for (const struct command *command = commands; command->name; command++)
 		printf("  dlock %-12s%s\n", command->name, command->summary);
-	print_options("Usual options of 'dlock run [OPTION]... [NAME] -- COMMAND [ARG]...'",
+	print_options("Usual options of 'dlock run [OPTION]... [NAME]... -- COMMAND [ARG]...'",
 		      commands, true, false);
 	printf("%s\n'dlock help COMMAND' shows all options of a command.\n"
 	       "See also: dlock(1), dlock-output(5), dlock.conf(5), dlock-backends(7),\n"

@@ -520,6 +520,12 @@ nested_as_another='
 	equal "$output$stderr" $'nested\nown'
 }
 
+@test "a directory that is missing ends a run at once, and is not made" {
+	run --separate-stderr -122 timeout 20 "$DLOCK" run -b "file://$T/none" "$LOCK" -- true
+	one_line "$T/none does not exist; 'dlock setup'"
+	[[ ! -e none ]]
+}
+
 @test "a directory that cannot be written is refused by name" {
 	if ((EUID == 0)); then
 		run --separate-stderr -122 unshare -m sh -c 'mount -t tmpfs -o ro none "$0" &&
