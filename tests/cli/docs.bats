@@ -83,7 +83,7 @@ schemes() {
 }
 
 statuses() {
-	help_section 'Exit status' | sed 's/ .*//'
+	help_section 'Exit status' | sed 's/ .*//; /^$/d'
 }
 
 # ---- what mdoc says
