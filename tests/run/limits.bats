@@ -252,7 +252,7 @@ ends_leftovers() {
 	on_both ends_leftovers
 	on_both ends_leftovers --leftovers kill
 	run --separate-stderr -125 "$DLOCK" run --leftovers keep "$LOCK" -- touch ran
-	one_line "--leftovers: 'keep' is neither kill nor wait"
+	one_line "--leftovers: 'keep' is not one of kill|wait|leave"
 }
 
 # bats test_tags=more
