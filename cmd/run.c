@@ -81,8 +81,11 @@ static int choose_name(struct session *session, struct error *err)
 	      compare_names);
 	name_derive((const char *const *)argv, derived_name);
 	session->name = options->operand_count ? options->operands[0] : derived_name;
-	for (int i = 1; i < options->operand_count; i++)
-		if (name_check(options->operands[i], err))
+	for (int i = 0; i < options->operand_count; i++)
+		if (options->operand_count > 1 && strstr(options->operands[i], "://"))
+			return error_set(err, ERROR_USAGE, 0, "a backend is named by -b, not '%s'",
+					 text_quote(options->operands[i], shown, sizeof(shown)));
+		else if (name_check(options->operands[i], err))
 			return -1;
 	return name_check(session->name, err);
 }

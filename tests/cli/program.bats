@@ -217,7 +217,7 @@ misused() {
 
 @test "a wrong command line: one line with what to write" {
 	local token=0123456789abcdef0123456789abcdef
-	misused 125 "no NAME given; usage: dlock wait [OPTION]... NAME..." wait
+	misused 125 "no NAME given; usage: dlock wait [OPTION]... NAME|PATTERN..." wait
 	misused 125 "too many operands; usage: dlock acquire [OPTION]... NAME" acquire a b
 	misused 125 "too many operands; usage: dlock release [OPTION]... NAME [TOKEN]" \
 		release a "$token" x
@@ -250,7 +250,7 @@ misused() {
 		run --ttl=1m -xn a -- true
 	misused 125 "too many operands; usage: dlock check [OPTION]..." check redis://u:secret@h
 	# A backend without its -b may have a password.
-	misused 125 "one NAME is wanted before '--', but there is also 'redis://u:***@h'" \
+	misused 125 "a backend is named by -b, not 'redis://u:***@h'" \
 		run a redis://u:secret@h -- true
 	misused 125 "unknown command 'redis://u:***@h'; try 'dlock --help', or to run a command under a lock: dlock run \
 redis://u:***@h -- COMMAND" redis://u:secret@h -- true
