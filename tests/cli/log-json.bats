@@ -270,5 +270,5 @@ logs_event() {
 	matches "${stderr_lines[0]}" "^dlock: $LOCK: acquired after "
 	equal "${#stderr_lines[@]}" 4
 	run --separate-stderr -125 "$DLOCK" run --log xml "$LOCK" -- true
-	one_line 'neither text nor json'
+	one_line "'xml' is not one of text.json"
 }

@@ -503,7 +503,8 @@ reports() {
 	join "$PID" 5
 	equal "$status" 123
 	ended "$(<publisher)"
-	equal "$(<"$ERR")" "dlock: reports: this token does not hold the lock"
+	equal "$(<"$ERR")" \
+		"dlock: reports: this token does not hold the lock; if its hold has ended, unset DLOCK_TOKEN"
 }
 
 @test "POSIX sh recipe" {

@@ -727,7 +727,7 @@ nests() {
 	done
 	run --separate-stderr -123 nested +1
 	equal "$output" ""
-	one_line 'has ended$'
+	one_line 'has ended; unset DLOCK_TOKEN to begin again$'
 	nothing_left
 }
 
@@ -859,10 +859,10 @@ ended_hold() {
 		run --separate-stderr -123 env DLOCK_NAME="$name" DLOCK_TOKEN="$token" \
 			timeout 10 "$DLOCK" acquire -n "$LOCK"
 		equal "$output" "" "stdout of acquire, with DLOCK_NAME=$name"
-		one_line "^dlock: $LOCK: the hold of DLOCK_TOKEN has ended\$"
+		one_line "^dlock: $LOCK: the hold of DLOCK_TOKEN has ended; unset DLOCK_TOKEN to begin again\$"
 		run --separate-stderr -123 env DLOCK_NAME="$name" DLOCK_TOKEN="$token" \
 			timeout 10 "$DLOCK" run -n --if-down run "$LOCK" -- touch ran
-		one_line "^dlock: $LOCK: the hold of DLOCK_TOKEN has ended\$"
+		one_line "^dlock: $LOCK: the hold of DLOCK_TOKEN has ended; unset DLOCK_TOKEN to begin again\$"
 	done
 	[[ ! -e ran ]]
 }
@@ -1768,7 +1768,7 @@ shown_as_released() {
 		give
 	else
 		equal "$status" 123
-		one_line 'has ended$'
+		one_line 'has ended; unset DLOCK_TOKEN to begin again$'
 		holds_not
 	fi
 	wait_until 4 is_free

@@ -114,14 +114,14 @@ probe_owner() {
 	run --separate-stderr -0 "$DLOCK" run -v -n -b "$other" "$LOCK" -- true
 	matches "$stderr" 'already held'
 	run --separate-stderr -123 "$DLOCK" verify -b "$FILE" "$LOCK"
-	one_line 'does not hold the lock here: it is of another --backend$'
+	one_line 'does not hold the lock here: it is of another --backend; if its hold has ended, unset DLOCK_TOKEN$'
 	"$DLOCK" release "$LOCK"
 	run --separate-stderr -0 "$DLOCK" run -v -n -b "$other" "$LOCK" -- true
 	matches "$stderr" 'acquired after'
 	run --separate-stderr -123 "$DLOCK" run -n -b "${REDIS/redis:/valkey:}?timeout=1s" "$LOCK" -- touch ran
-	one_line 'has ended$'
+	one_line 'has ended; unset DLOCK_TOKEN to begin again$'
 	run --separate-stderr -123 "$DLOCK" verify "$LOCK"
-	one_line 'token does not hold the lock$'
+	one_line 'token does not hold the lock; if its hold has ended, unset DLOCK_TOKEN$'
 	[[ ! -e ran ]]
 }
 

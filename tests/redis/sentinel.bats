@@ -113,7 +113,7 @@ listens() {
 	"$DLOCK" run -b "$URI?sentinel-password-file=$T/password" "$LOCK" -- true
 	"$DLOCK" run -b "$URI?sentinel-user=default&sentinel-password-file=$T/password" "$LOCK" -- true
 	run --separate-stderr -125 "$DLOCK" run -b "$URI?sentinel-user=default" "$LOCK" -- true
-	one_line "user 'default' without a password"
+	one_line 'a user without a password.*[?]sentinel-password-file=PATH'
 	# and a user of the master
 	permit "$M_PORT"
 	"$DLOCK" run -b "redis+sentinel://jobs:PASSWORD@${URI#*//}?sentinel-password-file=$T/password" "$LOCK" -- true

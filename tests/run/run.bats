@@ -596,7 +596,10 @@ usage_error() {
 @test "usage errors: status 125, one line that names the thing, nothing run" {
 	local long
 	printf -v long '%201s' ''
-	usage_error 'command|help'
+	# The short help, because nothing has run.
+	run --separate-stderr -125 "$DLOCK"
+	matches "$stderr" '^usage: dlock COMMAND'
+	equal "$output" ''
 	usage_error frobnicate frobnicate
 	usage_error --frobnicate --frobnicate
 	usage_error --frobnicate run --frobnicate "$LOCK" -- touch ran
@@ -678,7 +681,7 @@ redis\+sentinel:, redis\+cluster:, redlock:, zookeeper:, mysql:\$" run -b etcd:/
 		usage_error 'dlock.conf:1: .*10 years' run "$LOCK" -- touch ran
 		rm "$XDG_CONFIG_HOME/dlock.conf"
 	done
-	run --separate-stderr -0 "$DLOCK" run -t 3650d -w 3650d -k 3650d \
+	run --separate-stderr -0 "$DLOCK" run -t 3650d -w 3650d -k 1200d \
 		-b 'file:?timeout=3650d&connect-timeout=3650d' "$LOCK" -- true
 }
 
@@ -722,10 +725,11 @@ redis\+sentinel:, redis\+cluster:, redlock:, zookeeper:, mysql:\$" run -b etcd:/
 	release
 }
 
-@test "options of run end at NAME and at --" {
+@test "options of run end at --, and stand also behind NAME" {
 	run -0 "$DLOCK" run "$LOCK" -- printf '%s ' -n --wait --
 	equal "$output" "-n --wait -- "
-	usage_error 'options go before' run "$LOCK" -n -- touch ran
+	run --separate-stderr -0 "$DLOCK" run "$LOCK" -v -- true
+	matches "$stderr" "acquired after"
 }
 
 @test "other commands take options anywhere before --" {

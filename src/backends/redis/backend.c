@@ -137,7 +137,8 @@ static int read_login(struct redis_address *address, const struct uri *uri, cons
 	if (address->user && !password)
 		return error_set(err, ERROR_USAGE, 0, "%s: a user without a password: write "
 				 "%s://USER:PASSWORD@HOST, without a user ://:PASSWORD@HOST, or "
-				 "?password-file=PATH", uri->scheme, uri->scheme);
+				 "?%spassword-file=PATH", uri->scheme, uri->scheme,
+				 address->sentinel ? "sentinel-" : "");
 	return read_tls(address, uri, err);
 }
 
