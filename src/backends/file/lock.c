@@ -72,9 +72,9 @@ static int cannot_open(const struct file_lock *lock, struct error *err)
 /*
  * Make the file, and a missing default directory. In a directory with the setgid bit, the group may
  * do with the file what it may do there, whatever the umask is. Root's file gets the directory's
- * owner.
+ * owner. Returns its descriptor, or -1 with errno, and with *err if the directory cannot be made.
  */
-static int make_file(const struct file_lock *lock)
+static int make_file(const struct file_lock *lock, struct error *err)
 {
 	const char *directory = lock->file->directory;
 	struct error ignored;
@@ -82,8 +82,7 @@ static int make_file(const struct file_lock *lock)
 	int fd;
 
 	if (stat(directory, &info) && (strcmp(directory, file_path_default(false, &ignored)) != 0 ||
-				       !*file_path_default(true, &ignored) ||
-				       stat(directory, &info))) {
+				       !*file_path_default(true, err) || stat(directory, &info))) {
 		errno = ENOENT;
 		return -1;
 	}
@@ -98,6 +97,7 @@ int file_lock_open(struct file_lock *lock, const char *name, bool make, struct e
 {
 	int failed;
 
+	*err = (struct error){ 0 };
 	lock->path = file_path_make(lock->file->directory, name);
 	/*
 	 * Never O_CREAT on an existing file: in sticky directories the kernel forbids this for
@@ -106,11 +106,14 @@ int file_lock_open(struct file_lock *lock, const char *name, bool make, struct e
 	do {
 		lock->fd = open(lock->path, OPEN_FLAGS);
 		if (lock->fd < 0 && errno == ENOENT && make)
-			lock->fd = make_file(lock);
+			lock->fd = make_file(lock, err);
 	} while (lock->fd < 0 && errno == EEXIST);
 	if (lock->fd < 0 && errno == ENOENT && !make)
 		return 1;
-	failed = lock->fd < 0 ? cannot_open(lock, err) : check_file(lock, err);
+	if (lock->fd < 0)
+		failed = err->kind ? -1 : cannot_open(lock, err);
+	else
+		failed = check_file(lock, err);
 	if (failed)
 		file_lock_close(lock);
 	return failed;
