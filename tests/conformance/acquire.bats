@@ -2054,7 +2054,7 @@ in_schema() {
 	local watcher=$PID
 	wait_until 5 has_line screen "^.*$LOCK +free"
 	take
-	wait_until 8 has_line screen "^.*$LOCK +exclusive .*$FENCE"
+	wait_until 8 has_line screen "^.*$LOCK +exclusive .* pid "
 	give
 	wait_until 8 test "$(grep -c "$LOCK *exclusive" screen)" -ge 1
 	# Each picture is drawn over the whole of the last one.
