@@ -143,8 +143,8 @@ static int work_apart(struct session *session, struct error *err)
 	if (WTERMSIG(end) == SIGPIPE)
 		signals_exit(SIGPIPE);
 	if (strchr(crashes, WTERMSIG(end)))
-		error_set(err, ERROR_UNAVAILABLE, 0, "%s: the client library crashed (signal %d) on "
-			  "the server's answer", session->settings.location, WTERMSIG(end));
+		error_set(err, ERROR_UNAVAILABLE, 0, "%s: the client library crashed (signal %d) "
+			  "on the server's answer", session->settings.location, WTERMSIG(end));
 	else
 		error_set(err, ERROR_INTERNAL, 0, "%s: the process that asks the server was "
 			  "killed by signal %d", session->settings.location, WTERMSIG(end));

@@ -86,8 +86,8 @@ static const char *short_name(const char *name, int width, char buf[static PRINT
 
 static void print_lock(const char *name, const struct rows *view, int width)
 {
-	char mode[48], shown[PRINT_NAME_SIZE], held[DURATION_TEXT_SIZE], expires[DURATION_TEXT_SIZE];
-	char fence[24], who[HOLDER_PROCESS_SIZE + HOLDER_DESCRIPTION_SIZE], position[64];
+	char held[DURATION_TEXT_SIZE], expires[DURATION_TEXT_SIZE], mode[48];
+	char shown[PRINT_NAME_SIZE], fence[24], who[HOLDER_PROCESS_SIZE + HOLDER_DESCRIPTION_SIZE], position[64];
 
 	short_name(name, width, shown);
 	if (!view->hold_count)

@@ -548,7 +548,7 @@ static void kill_tree(struct guarding *g)
 	/* A namespace ends with its init. */
 	if (g->s->run->contain && g->child)
 		kill(g->child, SIGKILL);
-	/* A long list must not keep the children that killed processes leave to this one waiting. */
+	/* Children that killed processes leave to this one must not wait for a long list. */
 	sweep_tree(g, SIGKILL, clock_boot_ms() + g->sweep_pause_ms);
 }
 

@@ -293,7 +293,8 @@ replies() {
 	setpriv --pdeathsig KILL python3 replies.py "$@" 3>&- 4>&- &
 	REPLIES=$!
 	wait_until 20 test -s port
-	export DLOCK_BACKEND="redis://127.0.0.1:$(<port)?timeout=1s"
+	DLOCK_BACKEND="redis://127.0.0.1:$(<port)?timeout=1s"
+	export DLOCK_BACKEND
 }
 
 @test "error: a list of locks that never ends is refused in time" {

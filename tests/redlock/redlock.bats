@@ -701,7 +701,7 @@ one_waits() {
 	took "$MS" 0 5500
 	elder private_redlock 3 --save ''
 	# The third node has that long to answer before the two others decide without it.
-	DLOCK_BACKEND=$P_URI?node-timeout=2s
+	DLOCK_BACKEND="$P_URI?node-timeout=2s"
 	TOKEN=$("$DLOCK" acquire -t 12s "$LOCK")
 	restart 1 --save ''
 	restart 2 --save ''
@@ -746,7 +746,7 @@ one_waits() {
 @test "a forged fence of one node in three is passed over, and one of two is refused by name" {
 	elder private_redlock 3 --appendonly yes --appendfsync always
 	# With a forged fence, the answers of both others are needed, which may be late.
-	export DLOCK_BACKEND=$P_URI?node-timeout=2s
+	export DLOCK_BACKEND="$P_URI?node-timeout=2s"
 	at 2 set "{$KEY}:fence" 9007199254740992
 	run --separate-stderr -0 "$DLOCK" run "$LOCK" -- printenv DLOCK_FENCE
 	between "$output" $((${EPOCHREALTIME/./} - 60000000)) "${EPOCHREALTIME/./}" fence

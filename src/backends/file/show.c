@@ -146,7 +146,8 @@ static int check_users(const struct file_backend *file, const struct request *re
 	struct error ignored;
 	struct uri uri = { .scheme = "file", .path = path };
 
-	if (strcmp(file->directory, file_path_default(false, &ignored)) != 0 || !process_proc_usable())
+	if (strcmp(file->directory, file_path_default(false, &ignored)) != 0 ||
+	    !process_proc_usable())
 		return 0;
 	for (pid_t pid = getppid(); pid; pid = process_parent(pid)) {
 		const uid_t user = process_user(pid);

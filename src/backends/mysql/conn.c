@@ -217,8 +217,9 @@ static int connect_host(struct mysql_conn *conn, int64_t deadline_ms, struct err
 	set_options(mysql, address, deadline_ms - clock_boot_ms());
 	begin_bound(predict_fd(), deadline_ms);
 	done = mysql_real_connect(mysql, host->name, address->user,
-				  renewed ? renewed : address->password, address->database, address->port,
-				  address->socket, CLIENT_MULTI_STATEMENTS | CLIENT_FOUND_ROWS);
+				  renewed ? renewed : address->password, address->database,
+				  address->port, address->socket,
+				  CLIENT_MULTI_STATEMENTS | CLIENT_FOUND_ROWS);
 	memory_free_secret(renewed);
 	conn->code = mysql_errno(mysql);
 	if (done && address->host_count > 1)

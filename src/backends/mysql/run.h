@@ -63,7 +63,7 @@ struct mysql_backend {
 	uint64_t fence;		/* of the entry that holds */
 	int64_t asleep_ms;	/* when the last sleep began */
 	int cuts;		/* sleeps in a row that something unknown has cut short */
-	int64_t poll_ms;	/* the pause behind entries of another home, or after cuts; 0: none */
+	int64_t poll_ms;	/* pause behind entries of another home, or after cuts; 0: none */
 	struct hold_late late;
 	/* Of door.c: conn has passed the door if it is a session. */
 	bool at_door;		/* conn sleeps at the door */
