@@ -87,7 +87,8 @@ static const char *short_name(const char *name, int width, char buf[static PRINT
 static void print_lock(const char *name, const struct rows *view, int width)
 {
 	char held[DURATION_TEXT_SIZE], expires[DURATION_TEXT_SIZE], mode[48];
-	char shown[PRINT_NAME_SIZE], fence[24], who[HOLDER_PROCESS_SIZE + HOLDER_DESCRIPTION_SIZE], position[64];
+	char shown[PRINT_NAME_SIZE], fence[24], position[64];
+	char who[HOLDER_PROCESS_SIZE + HOLDER_DESCRIPTION_SIZE];
 
 	short_name(name, width, shown);
 	if (!view->hold_count)
