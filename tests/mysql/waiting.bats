@@ -124,7 +124,7 @@ load lease
 		# Its sleeps may be stopped for 2 s, for which a release waits at most.
 		start_sql "SELECT GET_LOCK('dlock interrupts', 1)"
 		kill "$COMMAND"
-		holds_for 1500 sleepers 1
+		holds_for 800 sleepers 1
 		end_sql
 	else
 		start_sql "START TRANSACTION; SELECT place FROM dlock_entries WHERE strategy = 'lease' AND

@@ -91,9 +91,9 @@ term_came() {
 }
 
 # bats test_tags=more
-@test "server frozen: kill-after is capped at a third of the TTL" {
+@test "server frozen: the default of kill-after is capped at a third of the TTL" {
 	private_redis
-	testify "$P_PORT" -b "$P_URI" -t 6s -k 1h
+	testify "$P_PORT" -b "$P_URI" -t 6s
 	kill -STOP "$P_PID"
 	lost
 	dead_in_time
