@@ -150,14 +150,14 @@ dead_before() {
 			P_DIR=$first
 			balance_to "$(<"$first/port")"
 			on "$strategy" "mysql://$account@${BALANCED#*@}"
-			hold -t 6s --
+			hold -t 15s --
 			pmy "SET GLOBAL read_only = 1"
 			# What a replica has when it becomes the primary.
 			mariadb-dump --no-defaults --socket="$first/sock" --user=root --hex-blob "$MYSQL_DATABASE" |
 				"$MYSQL_CLIENT" --no-defaults "$MYSQL_PLAIN" --socket="$second/sock" --user=root "$MYSQL_DATABASE"
 			P_DIR=$second
 			balance_to "$(<"$second/port")"
-			holds_for 6500 alive "$COMMAND"
+			holds_for 12000 alive "$COMMAND"
 			is_held
 			release
 			is_free

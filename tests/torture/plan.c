@@ -172,7 +172,7 @@ static void plan_contenders(struct plan *plan, struct random *random,
 			contender->slots = slots;
 		else if (drawn == 2 && options->shared)
 			contender->slots = one_in(random, 3) ? 0 : -1;
-		contender->kill_after_ms = random_in(random, 50, 500);
+		contender->kill_after_ms = random_in(random, 50, 330);
 		contender->daemon = one_in(random, 3) && daemons;
 		contender->ignores_term = one_in(random, 4);
 	}

@@ -79,10 +79,10 @@ first_place() {
 # bats test_tags=more
 @test "leader killed while waiting: waiters keep their places, and get the lock one at a time" {
 	zk_leader "$P_DIR"
-	hold -t 8s --
+	hold -t 30s --
 	local n waiter=()
 	for n in 1 2 3; do
-		wait_in_line "$n" -t 8s -- sh -c 'mkdir in || echo overlap >>order; echo "$0" >>order; rmdir in' "$n"
+		wait_in_line "$n" -t 30s -- sh -c 'mkdir in || echo overlap >>order; echo "$0" >>order; rmdir in' "$n"
 		waiter+=("$PID")
 	done
 	kill_members "$LEADER"
