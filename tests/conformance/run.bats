@@ -241,7 +241,10 @@ line_up() {
 		equal "$(<"got.$n")" "${names[n]}" DLOCK_NAME
 		run --separate-stderr -124 "$DLOCK" run -n "${names[n]}" -- true
 		one_line
-		[[ $stderr == "dlock: ${names[n]}: held by "* ]] || fail "name ${names[n]}"
+		# A blank at an end is shown in quotes.
+		name=${names[n]}
+		[[ $name != ' '* ]] || name="'$name'"
+		[[ $stderr == "dlock: $name: held by "* ]] || fail "name $name"
 	done
 	kill -TERM "${held[@]}"
 	wait_until 10 ended "${held[@]}"
@@ -346,7 +349,7 @@ line_up() {
 
 # bats test_tags=program,more
 @test "timeout -k over dlock: the tree dies, then the lock is free" {
-	start timeout -k 0.3 0.6 "$DLOCK" run -t 10s -k 5s "$LOCK" -- sh -c 'echo $$ >pid
+	start timeout -k 0.3 0.6 "$DLOCK" run -t 10s -k 3s "$LOCK" -- sh -c 'echo $$ >pid
 		trap "" TERM; sleep 300 & while :; do wait; done'
 	line pid
 	contend "$LINE"
