@@ -57,10 +57,11 @@ static bool is_makeable(const char *path)
 static int check_private(const char *path, bool make, struct error *err)
 {
 	struct stat info;
+	const bool missing = lstat(path, &info) && errno == ENOENT;
 
-	if (lstat(path, &info) && errno == ENOENT && !make && is_makeable(path))
+	if (missing && !make && is_makeable(path))
 		return 0;
-	if (make && mkdir(path, 0700) && errno != EEXIST)
+	if (missing && (!make || (mkdir(path, 0700) && errno != EEXIST)))
 		return error_set(err, ERROR_UNAVAILABLE, errno, "cannot create directory %s", path);
 	if (lstat(path, &info))
 		return error_set(err, ERROR_UNAVAILABLE, errno, "%s", path);
