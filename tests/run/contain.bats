@@ -204,7 +204,7 @@ is_silent() {
 	local inside outside
 	need_root
 	need nsenter
-	hold --contain -k 20s --
+	hold --contain -t 1m -k 20s --
 	guard_of "$HOLDER"
 	wait_until 5 child "$GUARD" dlock-init
 	start nsenter -t "$CHILD" -p sleep 300

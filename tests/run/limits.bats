@@ -55,7 +55,7 @@ runs_too_long() {
 }
 
 ends_on_term() {
-	timed "$DLOCK" run --max-run 500ms -k 1h "$LOCK" -- sh -c '
+	timed "$DLOCK" run --max-run 500ms -t 4h -k 1h "$LOCK" -- sh -c '
 		trap "exit 7" TERM
 		"$TOOLS/daemonize" -c -p daemon "$TOOLS/witness" -l log
 		while :; do sleep 0.05; done'
@@ -88,7 +88,7 @@ ends_in_time() {
 
 # bats test_tags=more
 @test "--max-run ends a command that is stopped" {
-	timed "$DLOCK" run --max-run 500ms -k 20s "$LOCK" -- \
+	timed "$DLOCK" run --max-run 500ms -t 1m -k 20s "$LOCK" -- \
 		sh -c 'trap "echo term; exit 0" TERM; kill -STOP $$; while :; do sleep 0.05; done'
 	equal "$status $output" "121 term"
 	took "$MS" 490 5000
