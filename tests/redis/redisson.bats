@@ -332,9 +332,9 @@ nothing_but_fences() {
 	wait_until 5 in_queue 1
 	local first=$PID family
 	family=$(tree "$first")
-	tell take a fair "$LOCK" 700
+	tell take a fair "$LOCK" 6000
 	wait_until 5 in_queue 2
-	start "$DLOCK" run -w 600ms "$LOCK" -- touch dead
+	start "$DLOCK" run -w 6s "$LOCK" -- touch dead
 	local second=$PID
 	wait_until 5 in_queue 3
 	tell take b fair "$LOCK" 30000
