@@ -71,7 +71,7 @@ void environment_drop_token(void)
 
 	unsetenv("DLOCK_TOKEN");
 	if (rest)
-		memmove(outer, rest + 1, strlen(rest));
+		memmove(outer, rest + 1, strlen(rest + 1) + 1);
 	else
 		unsetenv("DLOCK_OUTER");
 }
