@@ -67,11 +67,11 @@ static void report_facts(struct mysql_backend *my, MYSQL_RES *facts, MYSQL_RES *
 			 struct findings *findings)
 {
 	const char *server = get_fact(facts, "server"), *version = get_fact(facts, "version");
+	const char *states = get_fact(members, "members"), *cipher = get_fact(facts, "Ssl_cipher");
 	const char *nodes = get_fact(facts, "wsrep_cluster_size");
-	const char *states = get_fact(members, "members");
-	const bool galera = is_on(nodes), group = get_fact(facts, "group_replication_group_name")[0];
+	const bool galera = is_on(nodes);
+	const bool group = get_fact(facts, "group_replication_group_name")[0];
 	const char *most = get_fact(facts, "max_connections");
-	const char *cipher = get_fact(facts, "Ssl_cipher");
 	char used[64];
 
 	snprintf(used, sizeof(used), "%.20s of at most %.20s",
