@@ -17,7 +17,9 @@ export PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
 # bash takes a sixth less of the processor where a character is a byte. A test of characters sets it.
 export LC_ALL=C
 
-TOP=$(cd "${BASH_SOURCE[0]%/*}/../.." && pwd)
+# Programs that are no suites have set top.
+TOP=${BATS_TEST_DIRNAME+${BATS_TEST_DIRNAME%/tests/*}}
+TOP=${TOP:-$top}
 export BUILD=${BUILD:-$TOP/build}
 export DLOCK=${DLOCK:-$BUILD/dlock}
 export TOOLS=${TOOLS:-$BUILD/tests/lib/tools}
@@ -26,6 +28,8 @@ if [[ ! -x $DLOCK || ! -x $TOOLS/witness ]]; then
 	exit 1
 fi
 
+# shellcheck source=tests/lib/cheap.bash
+source "$TOP/tests/lib/cheap.bash"
 # shellcheck source=tests/lib/assert.bash
 source "$TOP/tests/lib/assert.bash"
 # shellcheck source=tests/lib/time.bash
@@ -63,6 +67,8 @@ note_failure() {
 
 setup() {
 	untraced
+	# For bats alone (tests/check): each bash that a test starts would read it.
+	unset BASH_ENV
 	T=$BATS_TEST_TMPDIR
 	cd "$T" || return
 	MARK=$BATS_SUITE_TEST_NUMBER.$$
@@ -92,7 +98,7 @@ setup() {
 }
 
 teardown() {
-	local pid left
+	local pid
 	if declare -F tidy >/dev/null; then
 		tidy
 	fi
@@ -118,8 +124,7 @@ teardown() {
 			"/run/lock/dlock-$BOB"
 	fi
 	if ! wait_until 2 no_strays; then
-		left=$(strays)
-		for pid in $left; do
+		for pid in "${STRAYS[@]}"; do
 			printf 'left behind: %s %s\n' "$pid" \
 				"$(tr '\0' ' ' <"/proc/$pid/cmdline" 2>&1)" >&2
 			kill -KILL "$pid"

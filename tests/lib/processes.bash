@@ -35,7 +35,10 @@ ended() {
 
 # cpu_of PID: sets CPU, the ticks of processor time that the process has used
 cpu_of() {
-	CPU=$(sed 's/.*) //' "/proc/$1/stat" | awk '{ print $12 + $13 }')
+	local stat
+	{ read -r stat <"/proc/$1/stat"; } 2>/dev/null || return 1
+	read -ra stat <<<"${stat##*) }"
+	CPU=$((stat[11] + stat[12]))
 }
 
 # idles PID: this process lives, and uses next to no processor time during a second
@@ -58,39 +61,36 @@ stopped() {
 	proc_stat "$1" && [[ $PROC_STATE == T ]]
 }
 
-# processes: prints "PID PPID COMM" of every process that is no zombie. One awk reads them all,
-# because a loop in bash would take a second.
-processes() {
-	cat /proc/[0-9]*/stat 2>/dev/null | awk '{
-		match($0, /\(.*\) /)
-		split(substr($0, RSTART + RLENGTH), field, " ")
-		if (field[1] !~ /[ZX]/)
-			print $1, field[2], substr($0, RSTART + 1, RLENGTH - 3)
-	}'
+# children PID: sets CHILDREN to the pids of its children
+children() {
+	CHILDREN=()
+	# The line has no end, so that read fails.
+	{ read -ra CHILDREN <"/proc/$1/task/$1/children"; } 2>/dev/null || :
 }
 
-# child PID [COMM]: sets CHILD to the (first) child of PID with that name
+# child PID [COMM]: sets CHILD to the (first) living child of PID with that name
 child() {
-	CHILD=$(processes | awk -v parent="$1" -v name="${2-}" '
-		$2 == parent && (name == "" || $3 == name) { print $1; exit }')
-	[[ -n $CHILD ]]
+	children "$1"
+	for CHILD in "${CHILDREN[@]}"; do
+		if alive "$CHILD" && [[ -z ${2-} || $PROC_COMM == "$2" ]]; then
+			return 0
+		fi
+	done
+	return 1
 }
 
 # tree PID: prints the pids of its living descendants, one a line. A child of the guard that is
 # still called dlock-guard or dlock-command is left out: it is about to become the command.
 tree() {
-	processes | awk -v root="$1" '
-		{ parent[$1] = $2; name[$1] = $3 }
-		END {
-			for (pid in parent) {
-				if (name[pid] ~ /^dlock-(guard|command)$/ && name[parent[pid]] == "dlock-guard")
-					continue
-				for (up = parent[pid]; up in parent && up != root;)
-					up = parent[up]
-				if (up == root)
-					print pid
-			}
-		}'
+	local pid parent
+	proc_stat "$1" && parent=$PROC_COMM || return 0
+	children "$1"
+	for pid in "${CHILDREN[@]}"; do
+		if alive "$pid" && [[ $parent != dlock-guard || $PROC_COMM != dlock-@(guard|command) ]]; then
+			echo "$pid"
+		fi
+		tree "$pid"
+	done
 }
 
 # keeper_of PID, guard_of PID: wait for this process of the dlock that was started as PID
@@ -136,7 +136,12 @@ wait_in_line() {
 
 # has_line FILE REGEX
 has_line() {
-	grep -Eqs -- "$2" "$1"
+	local line
+	[[ -r $1 ]] || return 1
+	while IFS= read -r line || [[ -n $line ]]; do
+		[[ ! $line =~ $2 ]] || return 0
+	done <"$1"
+	return 1
 }
 
 # line FILE [SECONDS]: waits until FILE has a whole first line; sets LINE to it
@@ -144,38 +149,40 @@ line() {
 	wait_until "${2:-10}" has_line "$1" '' && read -r LINE <"$1"
 }
 
-# strays: pids of all processes that carry this test's mark in their environment
-strays() {
-	local file pid
-	while read -r file; do
-		pid=${file#/proc/}
-		pid=${pid%/environ}
-		if alive "$pid"; then
-			echo "$pid"
+# find_strays: sets STRAYS to the pids of all processes that carry this test's mark in their environment.
+# Processes that are older than the test have lower pids, unless the kernel has begun again with the
+# lowest.
+find_strays() {
+	local last file pid variables IFS=' '
+	STRAYS=()
+	read -r _ _ _ _ last </proc/loadavg
+	for file in /proc/[0-9]*/environ; do
+		pid=${file//[^0-9]/}
+		((pid > $$ || last < $$)) || continue
+		{ mapfile -td '' variables <"$file"; } 2>/dev/null || continue
+		if [[ " ${variables[*]} " == *" DLOCK_TEST_MARK=$MARK "* ]] && alive "$pid"; then
+			STRAYS+=("$pid")
 		fi
-	done < <(marked)
+	done
 }
 
-# marked: prints the path /proc/PID/environ of each of them, and of zombies. Processes that are older
-# than the test have lower pids, unless the kernel has begun again with the lowest.
-marked() {
-	local file pid files=()
-	for file in /proc/[0-9]*/environ; do
-		pid=${file#/proc/}
-		((BASHPID > $$ && ${pid%/environ} < $$)) || files+=("$file")
-	done
-	# without the mark for grep itself
-	DLOCK_TEST_MARK='' grep -lzsxF -- "DLOCK_TEST_MARK=$MARK" "${files[@]}"
+# strays: prints them, one a line
+strays() {
+	find_strays
+	printf '%s\n' "${STRAYS[@]}"
 }
 
 no_strays() {
-	[[ -z $(strays) ]]
+	find_strays
+	((${#STRAYS[@]} == 0))
 }
 
 # no_strays_but PID...: exactly these processes carry the mark
 no_strays_but() {
-	local found
-	# before sort runs, which has the mark, too
-	found=$(strays)
-	[[ $(sort <<<"$found") == "$(printf '%s\n' "$@" | sort)" ]]
+	local pid
+	find_strays
+	((${#STRAYS[@]} == $#)) || return 1
+	for pid; do
+		[[ " ${STRAYS[*]} " == *" $pid "* ]] || return 1
+	done
 }

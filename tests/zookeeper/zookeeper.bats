@@ -209,6 +209,8 @@ requests_of() {
 		start "$DLOCK" run "$LOCK" -- true
 	done
 	wait_until 10 waiters 10
+	# What each of them asks before it sleeps is not counted.
+	pause "$SLOW"
 	local start
 	start=$(zk_counter "$P_DIR" zk_packets_received)
 	# The client with the foreign node pings, too, and this test asks once.

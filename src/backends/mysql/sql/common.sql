@@ -34,8 +34,8 @@ SELECT /*!80000 ({outside}) OR */ 0;
 -- a row that has changed by then is no error: MariaDB since 11.6.2 would report one (1020).
 -- max_join_size is before sql_big_selects, which it changes. tx_read_only stays as it is, because an
 -- administrator may have set it to keep writers out. @home is the account and the server: only
--- connections of one home can wake each other.
-SET NAMES utf8mb4;
+-- connections of one home can wake each other. All is one statement, because KILL QUERY between two
+-- would drop the second one.
 SET SESSION autocommit = 1, completion_type = 0, sql_mode = 'NO_ENGINE_SUBSTITUTION', time_zone = '+00:00',
   sql_select_limit = 18446744073709551615, max_join_size = 18446744073709551615,
   sql_big_selects = 1, sql_safe_updates = 0, unique_checks = 1, div_precision_increment = 4,
@@ -43,7 +43,7 @@ SET SESSION autocommit = 1, completion_type = 0, sql_mode = 'NO_ENGINE_SUBSTITUT
   /*M!100101 , max_statement_time = 0, tx_isolation = 'READ-COMMITTED' */
   /*M!110602 , innodb_snapshot_isolation = 0 */
   /*!50720 , max_execution_time = 0, transaction_isolation = 'READ-COMMITTED' */,
-  @home = CONCAT(CURRENT_USER(), ' ', @@hostname, ':', @@port);
+  NAMES utf8mb4, @home = CONCAT(CURRENT_USER(), ' ', @@hostname, ':', @@port);
 
 -- name: interrupt
 -- MariaDB's SLEEP() of all connections has one mutex. A sleep that begins or ends at the moment of an
