@@ -113,6 +113,8 @@ int tree_exclude_present(struct tree_excluded *excluded)
 
 void tree_remove_reaped(struct tree_excluded *excluded, pid_t pid)
 {
+	if (excluded->helper == pid)
+		excluded->helper = 0;
 	for (size_t i = 0; i < excluded->count; i++)
 		if (excluded->pids[i] == pid)
 			excluded->pids[i] = 0;

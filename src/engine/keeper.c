@@ -8,11 +8,7 @@
 #include <unistd.h>
 
 #include "base/ipc.h"
-#include "base/process.h"
 #include "supervisor.h"
-
-/* The time to release for a keeper whose events cannot be received. */
-#define UNHEARD_MS 5000
 
 int keeper_start(struct supervisor *s, enum keeper_mode mode, struct error *err)
 {
@@ -22,18 +18,19 @@ int keeper_start(struct supervisor *s, enum keeper_mode mode, struct error *err)
 	if (fd >= 0)
 		keeper_main(s, mode, fd);
 	keeper->hold_fd = -1;
-	keeper->ends = mode == KEEPER_RELEASE || mode == KEEPER_ADOPT;
+	s->excluded.helper = keeper->child.pid;
 	return keeper->child.pid ? 0 : -1;
 }
 
-/* Let the keeper release and end. Its result cannot be received. */
-static void await_end(const struct keeper *keeper)
+/*
+ * Leave a keeper after a message has failed. It releases by itself: a daemon on TERM, and others
+ * at the end of the connection, as after the death of this process.
+ */
+static void hang_up(struct keeper *keeper)
 {
-	struct pollfd end = { .fd = pidfd_open_once(keeper->child.pid), .events = POLLIN };
-
-	kill(keeper->child.pid, SIGTERM);
-	poll(&end, 1, UNHEARD_MS);
-	close(end.fd);
+	if (!keeper->child.reaped)
+		kill(keeper->child.pid, SIGTERM);
+	child_leave(&keeper->child);
 }
 
 bool keeper_event(struct keeper *keeper, struct keeper_event *event)
@@ -55,17 +52,17 @@ bool keeper_event(struct keeper *keeper, struct keeper_event *event)
 	}
 	if (received == IPC_LATER)
 		return false;
-	if (received == IPC_FAILED && keeper->ends && !keeper->child.reaped)
-		await_end(keeper);
 	*event = (struct keeper_event){ .type = KEEPER_GONE };
-	child_end(&keeper->child);
+	if (ipc_has_failed(NULL))
+		hang_up(keeper);
+	else
+		child_end(&keeper->child);
 	return true;
 }
 
 void keeper_order(struct keeper *keeper, enum keeper_order order)
 {
-	keeper->ends |= order == KEEPER_ORDER_DETACH;
-	/* There is room for the few orders of a run. A failure ends the keeper. */
+	/* There is room for the few orders of a run. A failure ends the connection. */
 	if (keeper->child.pid && ipc_send(keeper->child.fd, &order, sizeof(order), MSG_DONTWAIT,
 					  -1) == IPC_FAILED)
 		shutdown(keeper->child.fd, SHUT_RDWR);

@@ -60,7 +60,6 @@ struct keeper_event {
 struct keeper {
 	struct child child;	/* events */
 	int hold_fd;		/* a copy of the grant's, once held; -1: none */
-	bool ends;		/* after a release, without an order, or as a daemon on TERM */
 };
 
 /* Return the event of an outcome: HELD, BUSY, LOST or FAILED. */

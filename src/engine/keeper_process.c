@@ -166,15 +166,9 @@ static void end_daemon(struct keeping *k)
 }
 
 /*
- * End this process after a message has failed. The supervisor starts another keeper that releases.
+ * Send k->event as an event of this type. A failure ends the connection, and this process goes on as
+ * after the supervisor's death. A daemon gets TERM then.
  */
-static void __attribute__((noreturn)) abort_and_exit(struct keeping *k)
-{
-	end_daemon(k);
-	_exit(1);
-}
-
-/* Send k->event as an event of this type, or end the process if that fails. */
 static void send_event(struct keeping *k, enum keeper_event_type type)
 {
 	k->event.type = type;
@@ -186,7 +180,7 @@ static void send_event(struct keeping *k, enum keeper_event_type type)
 		return;
 	if (ipc_send(k->fd, &k->event, sizeof(k->event), 0,
 		     type == KEEPER_HELD ? k->hold_fd : -1) == IPC_FAILED)
-		abort_and_exit(k);
+		shutdown(k->fd, SHUT_RDWR);
 }
 
 /* send_event(), and end the process. */
@@ -326,10 +320,11 @@ static enum wake read_order(struct keeping *k)
 	switch (ipc_receive(k->fd, &order, sizeof(order), 0, NULL)) {
 	case IPC_DONE:
 		break;
-	case IPC_FAILED:
-		abort_and_exit(k);
 	case IPC_LATER:
 		return WAKE_TIME;
+	case IPC_FAILED:
+		shutdown(k->fd, SHUT_RDWR);
+		/* fall through */
 	case IPC_GONE:
 		k->orphaned = true;
 		return WAKE_ORPHANED;

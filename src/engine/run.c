@@ -347,7 +347,6 @@ static void end_tree(struct supervisor *s)
 	int left;
 
 	child_end(&s->guard);
-	s->excluded.helper = s->keeper.child.pid;
 	while ((left = tree_signal(&s->excluded, 0, SIGKILL, clock_boot_ms() + pause_ms,
 				   &refused)) != 0) {
 		if (left < 0 && !kill_unseen(s, lease_end_ms))

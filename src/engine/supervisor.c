@@ -203,7 +203,8 @@ static void reap_processes(struct supervisor *s)
 		} else if (pid == s->keeper.child.pid && !WIFSTOPPED(status)) {
 			s->keeper.child.reaped = true;
 			s->keeper.child.status = status;
-		} else if (!WIFSTOPPED(status))
+		}
+		if (!WIFSTOPPED(status))
 			tree_remove_reaped(&s->excluded, pid);
 	}
 	if (stopped)
