@@ -40,11 +40,7 @@ static int await_detached(struct supervisor *s, struct acquire_result *result,
 				*err = event.error;
 				return -1;
 			case KEEPER_GONE:
-				supervisor_keeper_died(s, err);
-				/* A local lock ends with the descriptors of this process. */
-				if (!s->run->driver->local)
-					supervisor_give_up(s);
-				return -1;
+				return supervisor_keeper_died(s, err);
 			default:
 				break;
 			}

@@ -2,7 +2,6 @@
 /* Starts the keeper, sends its orders, and receives its events. */
 #include "keeper.h"
 
-#include <poll.h>
 #include <signal.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -66,13 +65,6 @@ void keeper_order(struct keeper *keeper, enum keeper_order order)
 	if (keeper->child.pid && ipc_send(keeper->child.fd, &order, sizeof(order), MSG_DONTWAIT,
 					  -1) == IPC_FAILED)
 		shutdown(keeper->child.fd, SHUT_RDWR);
-}
-
-bool keeper_has_hold(const struct keeper *keeper)
-{
-	struct pollfd hold = { .fd = keeper->hold_fd, .events = POLLIN | POLLRDHUP };
-
-	return poll(&hold, 1, 0) == 0;
 }
 
 void keeper_drop_hold(struct keeper *keeper)

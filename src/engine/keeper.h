@@ -24,7 +24,6 @@ struct supervisor;
 
 enum keeper_mode {
 	KEEPER_ACQUIRE,		/* acquire, hold, release */
-	KEEPER_RELEASE,		/* release the hold of a keeper that was killed */
 	KEEPER_NEST,		/* verify and renew the hold of the token: keeper_process.c */
 	KEEPER_JOIN,		/* renew it for as long as the command runs: keeper_process.c */
 	KEEPER_ADOPT,		/* a daemon for a hold that the supervisor acquired itself */
@@ -90,12 +89,6 @@ enum keeper_order {
 };
 
 void keeper_order(struct keeper *keeper, enum keeper_order order);
-
-/*
- * For a keeper that is dead: is the lock held, because the server is still connected to hold_fd,
- * and silent?
- */
-bool keeper_has_hold(const struct keeper *keeper);
 
 /* Close hold_fd, if there is one. The last copy frees the lock. */
 void keeper_drop_hold(struct keeper *keeper);

@@ -213,9 +213,6 @@ static int64_t retained_for(const struct keeping *k)
 	/* A guard that was too late for the offer has written the time, too. */
 	if (offer == OFFER_WITHDRAWN || offer == OFFER_CLOSED || is_retained(k))
 		return 0;
-	/* The connection of a keeper that was killed cannot be retained. */
-	if (k->backend->session && k->mode == KEEPER_RELEASE)
-		return 0;
 	return shared_keep_ms(k->s->shared, k->s->run);
 }
 
@@ -1543,7 +1540,6 @@ void keeper_main(const struct supervisor *s, enum keeper_mode mode, int fd)
 	case KEEPER_ADOPT:
 		become_daemon(&k, &grant);
 		break;
-	case KEEPER_RELEASE:
 	case KEEPER_KEEP:
 		release_lock(&k, true);
 		break;

@@ -459,12 +459,8 @@ static void report_released(struct supervisor *s)
 		supervisor_report(s, EVENT_RELEASED, LEVEL_STEP, "released");
 }
 
-/*
- * Handle the keeper's last event: was the lock held until the command was dead? maybe_released: an
- * earlier keeper was ordered to release, and was killed.
- */
-static void handle_released(struct supervisor *s, const struct keeper_event *event,
-			    bool maybe_released)
+/* Handle the keeper's last event: was the lock held until the command was dead? */
+static void handle_released(struct supervisor *s, const struct keeper_event *event)
 {
 	int64_t left_ms = s->last_lease.end_ms - clock_boot_ms();
 	bool in_lease = s->ended_ms < s->last_lease.end_ms;
@@ -478,12 +474,12 @@ static void handle_released(struct supervisor *s, const struct keeper_event *eve
 			report_released(s);
 		return;
 	}
-	if (event->type == KEEPER_LOST && !(maybe_released && in_lease)) {
+	if (event->type == KEEPER_LOST) {
 		supervisor_lose(s, event->error.message);
 		return;
 	}
 	/* An outer hold is not this run's to release. */
-	if (event->type == KEEPER_LOST || s->lost || (s->joined && in_lease))
+	if (s->lost || (s->joined && in_lease))
 		return;
 	/* Unknown; but a command that ended within the lease was protected. */
 	if (!in_lease)
@@ -501,8 +497,8 @@ static void handle_released(struct supervisor *s, const struct keeper_event *eve
 				  duration_format(left_ms, text, sizeof(text)));
 }
 
-/* Wait for the keeper's last event. False: the keeper is dead without one. */
-static bool await_release(struct supervisor *s, bool maybe_released)
+/* Wait for the keeper's last event. The lock of a keeper that was killed ends with its lease. */
+static void await_release(struct supervisor *s)
 {
 	int64_t until_ms = clock_boot_ms() + 2 * s->timeout_ms + KEEPER_GRACE_MS;
 	struct keeper_event event = s->last_word;
@@ -514,13 +510,13 @@ static bool await_release(struct supervisor *s, bool maybe_released)
 	if (s->lost)
 		until_ms = clock_earlier(until_ms, s->last_lease.end_ms);
 	if (!event.last && !supervisor_await_last(s, until_ms, &event)) {
-		if (!s->keeper.child.pid)
-			return false;
 		event = (struct keeper_event){ .type = KEEPER_FAILED };
-		error_set(&event.error, ERROR_UNAVAILABLE, 0, "no answer in time");
+		if (s->keeper.child.pid)
+			error_set(&event.error, ERROR_UNAVAILABLE, 0, "no answer in time");
+		else
+			supervisor_keeper_died(s, &event.error);
 	}
-	handle_released(s, &event, maybe_released);
-	return true;
+	handle_released(s, &event);
 }
 
 static void release_local(struct supervisor *s)
@@ -532,66 +528,27 @@ static void release_local(struct supervisor *s)
 							  &event.error));
 	} else if (!keeper_start(s, KEEPER_KEEP, &event.error)) {
 		/* It stays behind, and retains the lock. */
-		await_release(s, false);
+		await_release(s);
 		return;
 	}
 	/* The outcome HELD of a release: it was held until then. */
 	if (event.type == KEEPER_HELD)
 		event.type = KEEPER_RELEASED;
-	handle_released(s, &event, false);
-}
-
-/*
- * Release a lock that lives with the connection of a dead keeper, by closing our copy of it. First
- * another keeper removes the holder record, so that the next holder does not wait for the end of
- * the lease. Its result does not matter.
- */
-static void release_connection(struct supervisor *s)
-{
-	int64_t until_ms = clock_boot_ms() + 2 * s->timeout_ms + KEEPER_GRACE_MS;
-	struct keeper died = s->keeper;
-	const bool is_held = keeper_has_hold(&died);
-	struct keeper_event event;
-
-	/* After the lease the record does not matter. */
-	until_ms = clock_earlier(until_ms, s->last_lease.end_ms);
-	if (!keeper_start(s, KEEPER_RELEASE, &event.error))
-		supervisor_await_last(s, until_ms, &event);
-	keeper_drop_hold(&died);
-	event = (struct keeper_event){ .type = is_held ? KEEPER_RELEASED : KEEPER_LOST };
-	if (!is_held)
-		error_set(&event.error, ERROR_UNAVAILABLE, 0, "the server ended the connection");
-	handle_released(s, &event, false);
+	handle_released(s, &event);
 }
 
 /* Release, and find out whether the lock was held until now. */
 static void release_lock(struct supervisor *s)
 {
-	/* The event that could not be received may be that of a release. */
-	bool ordered = s->keeper.child.pid != 0 || ipc_has_failed(NULL);
-	struct error err = { 0 };
-
-	/* The guard has woken the keeper already, unless it was killed. */
-	if (s->keeper.child.pid)
-		keeper_order(&s->keeper, KEEPER_ORDER_RELEASE);
-	if ((s->keeper.child.pid || s->last_word.last) && await_release(s, false)) {
-		child_end(&s->keeper.child);
-		return;
-	}
-	if (s->joined && s->ended_ms >= s->last_lease.end_ms)
-		supervisor_expire(s);
-	else if (s->joined)
-		return;
-	else if (s->run->driver->local)
+	if (s->run->driver->local && !s->joined) {
 		release_local(s);
-	else if (s->keeper.hold_fd >= 0)
-		release_connection(s);
-	else if (keeper_start(s, KEEPER_RELEASE, &err))
-		supervisor_report(s, EVENT_NOT_RELEASED, LEVEL_WARNING,
-				  "could not release the lock: %s", err.message);
-	else
-		await_release(s, ordered);
+	} else {
+		/* The guard has woken the keeper already, unless it was killed. */
+		keeper_order(&s->keeper, KEEPER_ORDER_RELEASE);
+		await_release(s);
+	}
 	child_end(&s->keeper.child);
+	keeper_drop_hold(&s->keeper);
 }
 
 /* ---- --on-lost-run: a shell command that runs at the end ---- */

@@ -533,7 +533,8 @@ static enum acquired handle_acquiring(struct supervisor *s, const struct keeper_
 	return ACQUIRED_NO;
 }
 
-void supervisor_give_up(struct supervisor *s)
+/* Let the keeper leave the queue, or release, and end. */
+static void give_up(struct supervisor *s)
 {
 	/* The entry of a dead waiter delays others, and a run that is done is in no hurry. */
 	const int64_t now_ms = clock_boot_ms();
@@ -541,7 +542,6 @@ void supervisor_give_up(struct supervisor *s)
 	int64_t until_ms = now_ms + (s->result->done ? 2 * s->timeout_ms + KEEPER_GRACE_MS
 						     : INTERRUPTED_GRACE_MS);
 	struct keeper_event event;
-	struct error ignored = { 0 };
 
 	/*
 	 * The keeper has sent no request that could leave a trace (mark_engaged() in
@@ -557,10 +557,6 @@ void supervisor_give_up(struct supervisor *s)
 	if (supervisor_await_last(s, until_ms, &event) &&
 	    event.type == KEEPER_BUSY && event.wait.holder_known)
 		store_wait(s, &event.wait);
-	/* Another keeper removes the queue entry of one that was killed. */
-	if (!s->keeper.child.pid && !event.last &&
-	    !keeper_start(s, KEEPER_RELEASE, &ignored))
-		supervisor_await_last(s, clock_boot_ms() + INTERRUPTED_GRACE_MS, &event);
 	child_end(&s->keeper.child);
 }
 
@@ -635,7 +631,7 @@ enum acquired supervisor_acquire(struct supervisor *s)
 	if (acquired == ACQUIRED_NO) {
 		/* From now on every offer is void. */
 		atomic_store(&s->shared->offer, OFFER_CLOSED);
-		supervisor_give_up(s);
+		give_up(s);
 	}
 	return acquired;
 }

@@ -111,9 +111,6 @@ void supervisor_report_acquired(const struct supervisor *s);
 /* After KEEPER_GONE: set *err to how the keeper has ended, or what has failed. Returns -1. */
 int supervisor_keeper_died(const struct supervisor *s, struct error *err);
 
-/* Let the keeper leave the queue, or release, and end. If it is dead, start another for this. */
-void supervisor_give_up(struct supervisor *s);
-
 /* Report the loss of the lock and how it was lost, and begin to stop the command. */
 void supervisor_lose(struct supervisor *s, const char *how);
 

@@ -26,7 +26,7 @@ load strategies
 @test "kill -9 of the keeper: the connection that is the lock lives on, and ends with the command" {
 	for strategy in "${SESSIONS[@]}"; do
 		on "$strategy"
-		hold -t 30s --
+		hold -t 8s --
 		connection_of_holder
 		keeper_of "$HOLDER"
 		kill -KILL "$KEEPER"
@@ -35,8 +35,8 @@ load strategies
 		holds_for 1500 there "$CONNECTION"
 		alive "$COMMAND"
 		release
-		met_nobody 3
 		wait_until 3 not there "$CONNECTION"
+		met_nobody 12
 	done
 }
 

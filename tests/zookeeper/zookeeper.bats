@@ -233,18 +233,12 @@ requests_of() {
 	wait_in_line 1 -- true
 	kill -KILL "$PID"
 	wait_until 1 waiters 0
-	# The dead waiter's session has to run out; the next waiter does not wait for that.
+	# A keeper that is killed leaves its node until its session ends.
 	wait_in_line 1 -t 2s -- true
 	keeper_of "$PID"
 	kill -KILL "$KEEPER"
-	wait_until 5 left_or_again
 	release
-	wait_until 5 no_places
-}
-
-# A keeper that was killed leaves no node but that of the keeper that took its place.
-left_or_again() {
-	waiters 0 || { waiters 1 && alive "$PID"; }
+	wait_until 10 no_places
 }
 
 @test "dead waiters are skipped" {
