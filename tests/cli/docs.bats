@@ -274,9 +274,9 @@ offers_among() {
 	done
 }
 
-# some: prints its input, or each fourth line in the core of the tests
+# some: prints its input, or each eighth line in the core of the tests
 some() {
-	awk -v step="$(long_or 1 4)" 'NR % step == 0'
+	awk -v step="$(long_or 1 8)" 'NR % step == 0'
 }
 
 # drive SHELL: all that its completion has to do
@@ -952,6 +952,7 @@ replica_online() {
 	drive_names bash_library
 }
 
+# bats test_tags=more
 @test "zsh completion: names of locks" {
 	need zsh
 	drive_names zsh

@@ -48,10 +48,12 @@ finds() {
 	matches "$output" 'from seed 1: a difference$'
 }
 
+# bats test_tags=more
 @test "a release that is forgotten is found in the shortest sequence" {
 	finds forget 3 ' waits \([^)]*\): BUSY.* (releases|breaks)'
 }
 
+# bats test_tags=more
 @test "a waiter that nobody wakes is found" {
 	finds deaf 3 ' waits \([^)]*\): BUSY.* (releases|breaks)'
 }

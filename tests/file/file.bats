@@ -375,7 +375,8 @@ is_dlock() {
 
 @test "a file of another user that others may not write is refused in a shared directory" {
 	strangers
-	mkdir -m 1777 shared
+	mkdir shared
+	chmod 1777 shared
 	# Root must neither wait for nor write to a file that a stranger has planted.
 	as "$ALICE" sh -c 'umask 0; echo planted >"$0"' "shared/$LOCK.lock"
 	chmod 0644 "shared/$LOCK.lock"
@@ -386,7 +387,8 @@ is_dlock() {
 
 @test "two users exclude each other in a directory that they share" {
 	strangers
-	mkdir -m 0770 team
+	mkdir team
+	chmod 0770 team
 	chgrp "$ALICE" team
 	chmod g+s team
 	(umask 002 && as "$ALICE" "$OPEN/dlock" run -b "file://$OPEN/team" "$LOCK" -- true)
@@ -623,7 +625,8 @@ time.sleep(300)' "$LOCK_FILE"
 
 @test "one command makes a directory for a group, and a file of root is the directory's owner's" {
 	strangers
-	mkdir -m 3770 jobs
+	mkdir jobs
+	chmod 3770 jobs
 	chgrp "$ALICE" jobs
 	(umask 077 && "$DLOCK" run -b "file://$OPEN/jobs" "$LOCK" -- true)
 	run -0 setpriv --reuid="$BOB" --regid="$BOB" --groups="$ALICE" \

@@ -4,7 +4,7 @@
 # What bats and the tests do most often without starting a process, because a fork of bash and an exec
 # cost more than all else in most tests. bats reads this file, too, because tests/check sets BASH_ENV.
 
-# The package bash-builtins has them.
+# The package bash-builtins has them. This mkdir gives no more rights than the umask, whatever -m says.
 for builtin in mkdir mkfifo rm rmdir; do
 	enable -f "/usr/lib/bash/$builtin" "$builtin" 2>/dev/null || :
 done

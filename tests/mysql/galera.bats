@@ -143,6 +143,7 @@ countdown_on() {
 	countdown_on "$N1"
 }
 
+# bats test_tags=more
 @test "countdown of 40 processes on three nodes" {
 	countdown_on "$N1" "$N2" "$N3"
 }
