@@ -497,3 +497,9 @@ left() {
 		"$DLOCK" release "$LOCK" "$token"
 	done
 }
+
+@test "an alarm from before the exec ends a command that waits" {
+	hold --
+	run --separate-stderr -142 perl -e 'alarm 2; exec @ARGV' "$DLOCK" wait -w 30s "$LOCK"
+	release
+}

@@ -9,11 +9,11 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
-#include <sys/time.h>
 #include <unistd.h>
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/kernel_timer.h"
 #include "base/memory.h"
 #include "base/net.h"
 #include "lock/backend.h"
@@ -76,13 +76,20 @@ int mysql_unexpected(struct mysql_conn *conn, struct error *err)
 /* ---- a bound in time ---- */
 
 /*
- * The library's calls block, and its own timeouts begin again with each received byte. So an
- * alarm shuts the socket down at the deadline, and the library finds the end of the connection.
+ * The library's calls block, and its own timeouts begin again with each received byte. So a timer
+ * shuts the socket down at the deadline, and the library finds the end of the connection. SIGALRM is
+ * the user's. Where the kernel refuses timers, the library's timeouts are all there is.
  */
+#define BOUND_SIGNAL (SIGRTMAX - 1)
+/* A library that tries the next address of a host is cut off there, too. */
+#define BOUND_REPEAT_MS 100
+
 static struct {
 	int fd;	/* a number, because the handler must not read what the library may be freeing */
 	int64_t deadline_ms;
+	struct kernel_timer timer;
 	sigset_t mask;		/* as it was before */
+	bool timed;
 	volatile sig_atomic_t passed;
 } bound;
 
@@ -111,30 +118,26 @@ static int predict_fd(void)
 static void begin_bound(int fd, int64_t deadline_ms)
 {
 	const struct sigaction action = { .sa_handler = cut_off, .sa_flags = SA_RESTART };
-	const int64_t left_ms = deadline_ms - clock_boot_ms(), timer_ms = left_ms > 1 ? left_ms : 1;
-	const struct itimerval timer = {
-		.it_value = { clock_seconds(timer_ms), (suseconds_t)(timer_ms % 1000 * 1000) },
-		/* A library that tries the next address of a host is cut off there, too. */
-		.it_interval = { .tv_usec = 100000 },
-	};
-	sigset_t alarm;
+	sigset_t ours;
 
 	bound.fd = fd;
 	bound.deadline_ms = deadline_ms;
 	bound.passed = 0;
-	sigaction(SIGALRM, &action, NULL);
-	setitimer(ITIMER_REAL, &timer, NULL);
-	sigemptyset(&alarm);
-	sigaddset(&alarm, SIGALRM);
-	sigprocmask(SIG_UNBLOCK, &alarm, &bound.mask);
+	sigaction(BOUND_SIGNAL, &action, NULL);
+	bound.timed = !kernel_timer_open(&bound.timer, CLOCK_BOOTTIME, BOUND_SIGNAL,
+					 BOUND_REPEAT_MS);
+	if (bound.timed)
+		kernel_timer_set(&bound.timer, deadline_ms);
+	sigemptyset(&ours);
+	sigaddset(&ours, BOUND_SIGNAL);
+	sigprocmask(SIG_UNBLOCK, &ours, &bound.mask);
 }
 
 /* Returns whether the deadline has passed. */
 static bool end_bound(void)
 {
-	static const struct itimerval stop = { .it_value = { 0, 0 } };
-
-	setitimer(ITIMER_REAL, &stop, NULL);
+	if (bound.timed)
+		timer_delete(bound.timer.id);
 	sigprocmask(SIG_SETMASK, &bound.mask, NULL);
 	return bound.passed;
 }
