@@ -63,7 +63,7 @@ tool() {
 	TOOL_PID=$!
 	disown "$TOOL_PID"
 	SERVICES+=("$TOOL_PID")
-	line "$out" 5
+	line "$out" 20
 	matches "$LINE" '^[0-9]+$' "$name"
 	TOOL_PORT=$LINE
 }
