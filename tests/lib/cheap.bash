@@ -38,11 +38,11 @@ run() {
 	done
 	status=0
 	if [[ -n $err ]]; then
-		run_apart "$@" >"$out" 2>"$err" || status=$?
+		("$@") >"$out" 2>"$err" || status=$?
 		stderr=$(<"$err")
 		take_lines stderr_lines "$stderr"
 	else
-		run_apart "$@" >"$out" 2>&1 || status=$?
+		("$@") >"$out" 2>&1 || status=$?
 	fi
 	output=$(<"$out")
 	take_lines lines "$output"
@@ -50,14 +50,5 @@ run() {
 		((status != 0)) || fail "status 0, a failure was expected: $*"
 	elif [[ -n $expected ]]; then
 		((status == expected)) || fail "status $status instead of $expected: $*"
-	fi
-}
-
-# run_apart COMMAND...: what a function changes stays in a process of its own
-run_apart() {
-	if declare -F "$1" >/dev/null; then
-		("$@")
-	else
-		"$@"
 	fi
 }
