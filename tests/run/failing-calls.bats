@@ -15,7 +15,7 @@ UNDER_LOCK='env -i "$DLOCK" run -n -q -b "$DLOCK_BACKEND" "$LOCK" -- true
 	exec sleep "$1"'
 
 # Every call fails, or each fourth in the core of the tests.
-STEP=$(long_or 1 4)
+STEP=$(long_or 1 8)
 
 # failing CALL N ON ERRNO ARG...: runs dlock while calls fail: see preload/fail.c
 failing() {

@@ -9,7 +9,7 @@ load ../lib/helpers
 source "$TOP/tests/conformance/contents.bash"
 
 # Fewer rounds under sanitizers, which make every start of dlock slow.
-ROUNDS=${DLOCK_TESTS_ROUNDS:-$(long_or 200 50)}
+ROUNDS=${DLOCK_TESTS_ROUNDS:-$(long_or 200 16)}
 
 setup_file() {
 	redis_for_file
