@@ -19,11 +19,11 @@ hold() {
 	fi
 	# shellcheck disable=SC2016 # expanded by the inner shell
 	start "$DLOCK" run "${options[@]}" "$LOCK" -- \
-		sh -c 'echo "$$ $DLOCK_TOKEN $DLOCK_FENCE" >"$0.new" && mv "$0.new" "$0" && exec "$@"' \
+		sh -c 'echo "$$ $DLOCK_TOKEN $DLOCK_FENCE" >"$0" && exec "$@"' \
 		"$started" "$@"
 	HOLDER=$PID HOLDER_OUT=$OUT HOLDER_ERR=$ERR
 	wait_until 20 held_or_ended "$started" "$HOLDER"
-	[[ -f $started ]] || fail "dlock did not start the command: $(<"$HOLDER_ERR")"
+	[[ -s $started ]] || fail "dlock did not start the command: $(<"$HOLDER_ERR")"
 	read -r COMMAND TOKEN FENCE <"$started"
 }
 
@@ -85,7 +85,7 @@ hold_as_job() {
 }
 
 held_or_ended() {
-	[[ -f $1 ]] || ended "$2"
+	[[ -s $1 ]] || ended "$2"
 }
 
 # release: ends the command of `hold` and waits for dlock
