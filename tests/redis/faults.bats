@@ -295,12 +295,12 @@ term_came() {
 	# The server knows the scripts already, also the one for renewals.
 	"$DLOCK" run -t 1s "$LOCK" -- sleep 0.5
 	start_proxy "$REDIS_PORT"
-	testify "$REDIS_PORT" -b "$PROXY" -t 9s
+	testify "$REDIS_PORT" -b "$PROXY" -t 12s
 	keeper_of "$HOLDER"
 	proxy hold 600
 	proxy_stat requests
 	sent=$VALUE
-	wait_until 8 eval 'proxy_stat requests; ((VALUE == sent + 1))'
+	wait_until 10 eval 'proxy_stat requests; ((VALUE == sent + 1))'
 	# The reply has come, and the next renewal is due after a third of the TTL.
 	holds_for 900 alive "$COMMAND"
 	kill -STOP "$KEEPER"
