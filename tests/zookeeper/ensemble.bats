@@ -263,10 +263,10 @@ first_place() {
 
 # bats test_tags=more
 @test "all servers restarted: holder and waiters stay, in their order" {
-	testify -t 30s
+	testify -t 60s
 	local n waiter=() before
 	for n in 1 2; do
-		wait_known "$n" -t 30s -- sh -c 'echo "$0" >>order' "$n"
+		wait_known "$n" -t 60s -- sh -c 'echo "$0" >>order' "$n"
 		waiter+=("$PID")
 	done
 	before=$(places)
