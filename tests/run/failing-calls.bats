@@ -81,11 +81,10 @@ four() {
 }
 
 # one FUNCTION CALL N ON ERRNO: calls it in a directory of its own, and checks what it has left. A
-# process without memory ends at once, so others release the lock a moment later, and when none has
-# memory the lease must end.
+# process without memory ends at once. When this is the keeper, the lease must end.
 one() {
 	local code=0 dir ttl=20s seconds=2
-	if [[ $2.$4 == malloc.on ]]; then
+	if [[ $2 == malloc ]]; then
 		ttl=2s seconds=4
 	fi
 	exec >>"$T/failures" 2>&1 3>&- 4>&-
