@@ -953,7 +953,6 @@ void guard_main(const struct supervisor *s, int fd)
 	setpgid(0, 0);
 	prctl(PR_SET_NAME, "dlock-guard");
 	prctl(PR_SET_CHILD_SUBREAPER, 1);
-	atomic_store(&s->shared->guard, getpid());
 	if (kernel_timer_open(&g.wake_timer, CLOCK_BOOTTIME, SIGCONT, WAKE_AGAIN_MS) ||
 	    kernel_timer_open(&g.kill_timer, CLOCK_BOOTTIME, SIGKILL, 0))
 		ipc_record_failure(IPC_TIMER, errno);

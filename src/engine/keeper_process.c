@@ -6,7 +6,6 @@
  *	  acquire_lock()		acquires the lock and offers it
  *	  join_hold()			or joins an outer hold
  *	  hold_and_exit()		then in a loop, until the tree is dead:
- *	    continue_supervisor()	which ends the tree of a dead guard
  *	    sleep_until()		sleeps in one poll()
  *	    answer_caller()		a daemon's queries
  *	    renew_lease()
@@ -55,7 +54,6 @@ enum wake {
 	WAKE_TIME,
 	WAKE_EVENT,		/* the backend's descriptor is readable */
 	WAKE_RELEASE,		/* an order, or the tree or the process of --pid has ended */
-	WAKE_UNGUARDED,		/* the guard died just now */
 	WAKE_ABANDONED,		/* supervisor and guard are gone; returned once */
 	WAKE_RETRY,
 	WAKE_DETACH,
@@ -79,11 +77,7 @@ struct keeping {
 	int64_t viewed_ms;		/* when the holders were last read; 0: never */
 	bool orphaned;			/* the supervisor is dead: the guard's end is the order */
 	bool abandoned;			/* supervisor and guard are dead */
-	pid_t guard;			/* 0: not started yet */
-	int guard_fd;			/* its pidfd; -1: not started, or it has ended */
 	pid_t session;			/* of the supervisor, and of the command at its start */
-	pid_t supervisor;
-	int64_t continue_ms;		/* the guard is dead: when to continue the supervisor */
 	int listener;			/* daemon: its socket; -1 before */
 	int callers;			/* daemon: epoll of its socket and the connections to it */
 	int watchdog;			/* daemon for a process: ends its watchdog; -1: none */
@@ -365,7 +359,7 @@ static enum wake read_signals(const struct keeping *k)
  */
 static enum wake sleep_until(struct keeping *k, int64_t until_ms, bool with_backend)
 {
-	enum { ORDERS, GUARD, QUERIES, PROCESS, SHARE, GUARD_END, SIGNALS, TIMER, BACKEND, POLLED };
+	enum { ORDERS, GUARD, QUERIES, PROCESS, SHARE, SIGNALS, TIMER, BACKEND, POLLED };
 	/* A daemon, or a minimum hold. */
 	const bool detached = k->fd < 0, guarded = !detached && !k->abandoned;
 	const bool polled = with_backend && k->backend->ops->fd;
@@ -374,7 +368,6 @@ static enum wake sleep_until(struct keeping *k, int64_t until_ms, bool with_back
 	struct pollfd fds[POLLED] = {
 		[ORDERS] = { .fd = k->orphaned ? -1 : k->fd },
 		[GUARD] = { .fd = guarded ? k->s->guard_pipe[0] : -1 },
-		[GUARD_END] = { .fd = detached ? -1 : k->guard_fd },
 		[QUERIES] = { .fd = k->listener < 0 ? -1 : k->callers },
 		[PROCESS] = { .fd = process ? process->fd : -1 },
 		[SHARE] = { .fd = k->daemon_ended ? -1 : k->share_fd },
@@ -392,16 +385,10 @@ static enum wake sleep_until(struct keeping *k, int64_t until_ms, bool with_back
 	if (poll(fds, POLLED, clock_poll_timeout(until_ms)) < 0 && errno == EINVAL)
 		/* RLIMIT_NOFILE is too low even to poll these descriptors. */
 		nanosleep(&(struct timespec){ .tv_nsec = UNPOLLED_NS }, NULL);
-	/* Before the guard's end, because the guard writes and then ends. */
 	if (fds[GUARD].revents)
 		return read_guard(k);
 	if (fds[PROCESS].revents)
 		return WAKE_RELEASE;
-	if (fds[GUARD_END].revents) {
-		close(k->guard_fd);
-		k->guard_fd = -1;
-		return WAKE_UNGUARDED;
-	}
 	if (fds[SIGNALS].revents)
 		return read_signals(k);
 	if (fds[ORDERS].revents)
@@ -430,7 +417,6 @@ static void retain_lock(struct keeping *k, int64_t keep_ms)
 	if (chdir("/"))
 		_exit(1);
 	k->until_ms = clock_boot_ms() + keep_ms;
-	k->continue_ms = CLOCK_NEVER;
 	k->leaving = k->trouble = false;
 }
 
@@ -1254,41 +1240,6 @@ static void __attribute__((noreturn)) end_joined_and_exit(struct keeping *k)
 
 /* ---- when the others are dead ---- */
 
-/* Let sleep_until() watch the guard, once it is started. */
-static void watch_guard(struct keeping *k)
-{
-	const pid_t guard = atomic_load(&k->s->shared->guard);
-
-	if (!guard || guard == k->guard)
-		return;
-	if (k->guard_fd >= 0)
-		close(k->guard_fd);
-	k->guard = guard;
-	k->guard_fd = pidfd_open_once(guard);
-}
-
-/* The pause between two continuations of the supervisor. */
-#define CONTINUE_MS 100
-
-/*
- * After the guard's death, continue a stopped supervisor, again and again, because it must kill the
- * guard's tree and then order the release. wake: from sleep_until(). Returns when to call this
- * again (CLOCK_BOOTTIME).
- */
-static int64_t continue_supervisor(struct keeping *k, enum wake wake)
-{
-	const int64_t now_ms = clock_boot_ms();
-
-	if (wake == WAKE_UNGUARDED)
-		k->continue_ms = now_ms;
-	if (now_ms < k->continue_ms)
-		return k->continue_ms;
-	if (getppid() == k->supervisor)
-		kill(k->supervisor, SIGCONT);
-	k->continue_ms = now_ms + CONTINUE_MS;
-	return k->continue_ms;
-}
-
 /*
  * End without a release after supervisor and guard were killed, and the command with the guard: the
  * command's leftovers may still run, so the lease must lapse.
@@ -1316,8 +1267,7 @@ static void lose_lock(struct keeping *k)
 	while (wake != WAKE_RELEASE) {
 		if (wake == WAKE_ABANDONED)
 			abandon_and_exit(k);
-		watch_guard(k);
-		wake = sleep_until(k, continue_supervisor(k, wake), false);
+		wake = sleep_until(k, CLOCK_NEVER, false);
 	}
 }
 
@@ -1421,9 +1371,7 @@ static void __attribute__((noreturn)) hold_and_exit(struct keeping *k, struct gr
 	for (;;) {
 		if (wake == WAKE_ABANDONED)
 			abandon_and_exit(k);
-		watch_guard(k);
 		until_ms = clock_earlier(renew_ms, next_deadline(k));
-		until_ms = clock_earlier(until_ms, continue_supervisor(k, wake));
 		if (grant->event_ms)
 			until_ms = clock_earlier(until_ms, grant->event_ms);
 		/* While renewals fail, events wait for the next one. */
@@ -1467,27 +1415,11 @@ static void __attribute__((noreturn)) hold_and_exit(struct keeping *k, struct gr
 
 /* ---- from the start ---- */
 
-/* Check before the first request that a guard can be watched. */
-static void check_guard(struct keeping *k)
-{
-	int self;
-
-	if (!k->s->run->argv ||
-	    (k->mode != KEEPER_ACQUIRE && k->mode != KEEPER_JOIN))
-		return;
-	self = pidfd_open_once(getpid());
-	if (self < 0) {
-		error_set(&k->event.error, ERROR_INTERNAL, errno, "pidfd_open");
-		send_and_exit(k, KEEPER_FAILED);
-	}
-	close(self);
-}
-
 void keeper_main(const struct supervisor *s, enum keeper_mode mode, int fd)
 {
 	static struct keeping k = {
-		.guard_fd = -1, .listener = -1, .timer = -1, .watchdog = -1,
-		.until_ms = CLOCK_NEVER, .continue_ms = CLOCK_NEVER, .share_fd = -1,
+		.listener = -1, .timer = -1, .watchdog = -1,
+		.until_ms = CLOCK_NEVER, .share_fd = -1,
 	};
 	struct grant grant = s->local_grant;
 
@@ -1501,7 +1433,6 @@ void keeper_main(const struct supervisor *s, enum keeper_mode mode, int fd)
 	srand((unsigned int)clock_read_us(CLOCK_REALTIME) ^ (unsigned int)getpid());
 	k.fd = fd;
 	k.session = getsid(0);
-	k.supervisor = getppid();
 	prctl(PR_SET_NAME, "dlock-keeper");
 	/* Its own session, so that it survives the end of dlock's job or terminal. */
 	setsid();
@@ -1515,7 +1446,6 @@ void keeper_main(const struct supervisor *s, enum keeper_mode mode, int fd)
 		send_and_exit(&k, KEEPER_FAILED);
 	}
 	close(s->guard_pipe[1]);
-	check_guard(&k);
 	/* Of a local lock that the supervisor has acquired: to adopt, or to keep. */
 	k.backend = s->backend;
 	k.hold_fd = grant.hold_fd;

@@ -73,7 +73,6 @@ struct shared {
 	_Atomic int contain_failure;	/* there is no namespace for --contain */
 	_Atomic int64_t guard_dies_ms;	/* the kernel kills the guard then; CLOCK_NEVER: never */
 	_Atomic int64_t guard_due_ms;	/* it kills the tree, and acts again by then; 0: not yet */
-	_Atomic int guard;		/* pid of the guard; 0: not started yet */
 	_Atomic int command;		/* pid of the command; 0: not started yet */
 	/* By the keeper: a request that may leave an entry was, or is about to be, sent. */
 	_Atomic int engaged;

@@ -101,7 +101,6 @@ byte timer_left = NEVER;	/* the guard's kernel timer that kills it */
 byte wake_left = NEVER;		/* the one that continues it; 0: again and again */
 byte start_left = NEVER;	/* until it is too late for the guard to start the command */
 byte guard_grace = 0;		/* until the guard sends KILL */
-bool continued = false;		/* the keeper has continued the supervisor in this tick */
 byte offer_left = 0, word_left = 0;
 
 byte faults = FAULTS;		/* that may still come */
@@ -377,12 +376,7 @@ inline publish()
 /* The lease is left to lapse then, because the leftover may live. */
 #define keeper_is_last	(guard == DEAD && supervisor == DEAD)
 #define keeper_must_release	(tree_dead_byte || release_order)
-#ifdef KEEPER_WAITS
-#define keeper_must_wake	false
-#else
-#define keeper_must_wake	(guard == DEAD && supervisor != DEAD && !continued)
-#endif
-#define keeper_is_busy	(keeper_must_release || keeper_is_last || keeper_must_wake)
+#define keeper_is_busy	(keeper_must_release || keeper_is_last)
 #define keeper_may_call	(!keeper_is_busy && sent_ago > 0 && call_allowed)
 
 #ifndef FILE_LOCK
@@ -407,12 +401,6 @@ active proctype keeper_process() provided (keeper == RUNS && !over)
 	do
 	:: keeper_must_release -> break
 	:: keeper_is_last && !keeper_must_release -> goto leave
-#ifndef KEEPER_WAITS
-	/* To end what the guard left, and order the release; as often as it takes. */
-	:: d_step { keeper_must_wake && !keeper_must_release ->
-			supervisor = (supervisor == STOPPED -> RUNS : supervisor);
-			continued = true }
-#endif
 	:: d_step { keeper_may_call -> send(RENEW) };
 		if
 		:: d_step { call == YES -> publish() }
@@ -455,8 +443,7 @@ inline serve()
 
 /*
  * Who of dlock goes on, and ends what is left. A guard that is stopped is woken in time: it has set
- * the timer for that before the command could start. When the guard is dead, the keeper continues
- * the supervisor, once a tick.
+ * the timer for that before the command could start.
  */
 #ifdef FILE_LOCK
 #define guard_wakes	(guard == STOPPED && wake_left != NEVER)	/* there is no lease */
@@ -464,9 +451,7 @@ inline serve()
 #define guard_wakes	(guard == STOPPED)
 #endif
 #define guard_acts	(guard == RUNS || guard_wakes)
-#define keeper_acts	(keeper == RUNS && supervisor == STOPPED && !continued && \
-			 (guard == DEAD || timer_left != NEVER))
-#define somebody_acts	(supervisor == RUNS || guard_acts || keeper_acts)
+#define somebody_acts	(supervisor == RUNS || guard_acts)
 
 /*
  * After a fault: is anybody left who could end the leftover? One signal must never get that far,
@@ -565,9 +550,6 @@ active proctype clock() provided (!over)
 		sent_ago = (sent_ago < (call == IDLE -> 1 : LEASE) -> sent_ago + 1 : sent_ago);
 		holder = (server_left == 1 && holder == OURS -> FREE : holder);
 		less(server_left);
-#ifndef CONTINUE_ONCE
-		continued = false;
-#endif
 		busy = true }
 #ifdef CHECK_TIME
 progress:	skip
@@ -591,9 +573,9 @@ active proctype contender()
 /*
  * Unless the command runs, the lock is free in the end: the keeper lets go of it, or is dead or
  * stopped, or renews no more, so that its lease runs out. It may be kept while a debugger holds the
- * guard, which no timer kills any more. A lock of `file:` has no lease: it may be kept while a
- * debugger holds the guard, or everybody who could give it back is stopped, and by a supervisor that
- * was stopped as it obtained it.
+ * guard, which no timer kills any more, or while the guard is dead and the supervisor stopped. A lock
+ * of `file:` has no lease: it may be kept while a debugger holds the guard, or everybody who could
+ * give it back is stopped, and by a supervisor that was stopped as it obtained it.
  */
 #define guard_is_stuck	(guard == FROZEN && timer_left == NEVER && offer == TAKEN)
 #ifdef FILE_LOCK
@@ -602,7 +584,7 @@ ltl freed { [] (command == ENDED -> <> (holder != OURS || !somebody_acts || guar
 ltl freed {
 	[] (command != ALIVE && holder == OURS ->
 	    <> (over || command == ALIVE || keeper != RUNS || lease_left == 0 ||
-		guard_is_stuck))
+		guard_is_stuck || (guard == DEAD && supervisor == STOPPED)))
 }
 #endif
 #endif
