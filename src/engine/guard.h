@@ -36,7 +36,6 @@ struct supervisor;
 
 /* Events are dropped while a supervisor does not read them, except for the last one. */
 enum guard_event_type {
-	GUARD_STARTED,		/* value: pid of the command, which is being executed */
 	GUARD_STOPPED,		/* value: the signal that stopped the command */
 	GUARD_ENDING,		/* the command is stopped, or not begun: struct shared, endings */
 	GUARD_EXITED,		/* value: wait status of the command */

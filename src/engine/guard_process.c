@@ -20,7 +20,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <limits.h>
 #include <poll.h>
 #include <sched.h>
 #include <signal.h>
@@ -33,7 +32,6 @@
 #include <sys/mount.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
-#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -51,8 +49,6 @@
 
 /* The limit of an exec without a lease. */
 #define EXEC_MOST_MS	60000
-/* How long the exec waits until the supervisor has printed that the command runs. */
-#define PRINTED_MOST_MS 1000
 
 struct guarding {
 	const struct supervisor *s;	/* as it was at the fork */
@@ -66,7 +62,6 @@ struct guarding {
 	bool ended;		/* the command has ended, with status */
 	int status;
 	bool leftovers;		/* the command has ended, and left processes behind */
-	bool start_sent;	/* GUARD_STARTED was sent, or is not needed */
 	bool end_sent;		/* GUARD_EXITED was sent */
 	bool stopping;		/* the tree is being ended, */
 	bool ending_leftovers;	/* only because the command has ended by itself */
@@ -113,15 +108,6 @@ static void send_ending(const struct guarding *g, enum ending why)
 	send_event(g, (struct guard_event){ .type = GUARD_ENDING });
 }
 
-/* Send once that the command was started, unless it could not be executed. */
-static void send_start(struct guarding *g)
-{
-	if (g->start_sent || !g->command || is_unused(g))
-		return;
-	g->start_sent = true;
-	send_event(g, (struct guard_event){ .type = GUARD_STARTED, .value = g->command });
-}
-
 /* ---- the state of the command ---- */
 
 /* Record the pid of the command. */
@@ -134,7 +120,6 @@ static void record_command(struct guarding *g, pid_t pid)
 /* Record that the command has stopped or ended with this wait status. */
 static void command_changed(struct guarding *g, int status)
 {
-	send_start(g);
 	if (WIFSTOPPED(status)) {
 		send_event(g, (struct guard_event){ .type = GUARD_STOPPED,
 						    .value = WSTOPSIG(status) });
@@ -147,7 +132,7 @@ static void command_changed(struct guarding *g, int status)
 
 /* With --contain, init and the command's process send reports to the guard over a socket. */
 enum report_type {
-	REPORT_PID,		/* the sender is to become the command; value: is_announced() */
+	REPORT_PID,		/* the sender is to become the command */
 	REPORT_STOPPED,		/* value: wait status of the command */
 	REPORT_ENDED,		/* value: wait status of the command */
 	REPORT_LEFTOVERS,	/* the command has ended, and left processes in its namespace */
@@ -189,9 +174,6 @@ static void read_reports(struct guarding *g)
 		case REPORT_PID:
 			if (sender)
 				record_command(g, sender);
-			/* Before the exec, which the namespace's init does not report. */
-			if (report.value)
-				send_start(g);
 			break;
 		case REPORT_STOPPED:
 		case REPORT_ENDED:
@@ -233,41 +215,6 @@ static void ignore_stops(const sigset_t *ignored)
 			signal(stops[i], ignore_signal);
 }
 
-/* Can the file be executed? The exec may still fail. */
-static bool is_executable(const char *name)
-{
-	struct stat status;
-
-	return !stat(name, &status) && S_ISREG(status.st_mode) &&
-	       !faccessat(AT_FDCWD, name, X_OK, AT_EACCESS);
-}
-
-/* Does the exec find the file, in PATH if the name has no slash? */
-static bool is_there(const char *file)
-{
-	const char *part = getenv("PATH"), *end;
-	char name[PATH_MAX];
-
-	if (strchr(file, '/'))
-		return is_executable(file);
-	for (; part; part = *end ? end + 1 : NULL) {
-		end = strchrnul(part, ':');
-		snprintf(name, sizeof(name), "%.*s/%s", (int)(end - part), part, file);
-		if (is_executable(end == part ? file : name))
-			return true;
-	}
-	return false;
-}
-
-/*
- * Does the exec wait until the supervisor has printed that the command runs, so that this line
- * comes before the first output?
- */
-static bool is_announced(const struct guarding *g)
-{
-	return g->s->printed_fd >= 0 && is_there(g->s->run->argv[0]);
-}
-
 /*
  * Execute the command in this process, which may share the guard's memory. foreground: the command
  * gets the terminal. Ends the process when the command cannot be executed.
@@ -275,7 +222,6 @@ static bool is_announced(const struct guarding *g)
 static void __attribute__((noreturn)) execute_or_exit(struct guarding *g, bool foreground)
 {
 	const struct supervisor *s = g->s;
-	struct pollfd printed = { .fd = s->printed_fd, .events = POLLIN };
 
 	/* The terminal's signals to dlock's process group must not reach the command. */
 	setpgid(0, 0);
@@ -285,11 +231,6 @@ static void __attribute__((noreturn)) execute_or_exit(struct guarding *g, bool f
 	if (has_local_lock(g) && !s->run->closes)
 		fcntl(g->hold_fd, F_SETFD, 0);
 	ignore_stops(&s->signals->ignored);
-	if (is_announced(g)) {
-		send_start(g);
-		/* The supervisor may be stopped. */
-		poll(&printed, 1, PRINTED_MOST_MS);
-	}
 	signals_restore(s->signals);
 	execvp(s->run->argv[0], s->run->argv);
 	atomic_store(&s->shared->exec_failure, errno);
@@ -330,7 +271,6 @@ static int start_command(struct guarding *g, bool foreground)
 	}
 	record_command(g, child);
 	g->child = child;
-	send_start(g);
 	if (!is_unused(g))
 		return 0;
 	waitpid(child, NULL, 0);
@@ -463,7 +403,7 @@ init_main(struct guarding *g, int report_fd, const struct user *user, bool foreg
 		fail_and_exit(g);
 	if (command == 0) {
 		die_with(self);
-		send_report(report_fd, REPORT_PID, is_announced(g));
+		send_report(report_fd, REPORT_PID, 0);
 		execute_or_exit(g, foreground);
 	}
 	for (;;) {
@@ -945,7 +885,7 @@ void guard_main(const struct supervisor *s, int fd)
 {
 	struct guarding g = {
 		.s = s, .fd = fd, .hold_fd = -1, .report_fd = -1,
-		.start_sent = s->printed_fd < 0, .sweep_pause_ms = SWEEP_FIRST_MS,
+		.sweep_pause_ms = SWEEP_FIRST_MS,
 	};
 	bool foreground;
 

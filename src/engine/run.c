@@ -195,13 +195,6 @@ static void handle_leftovers(struct supervisor *s, int count)
 	supervisor_begin_stop(s);
 }
 
-static void handle_started(struct supervisor *s, pid_t pid)
-{
-	s->result->facts.command = pid;
-	supervisor_report(s, EVENT_STARTED, LEVEL_STEP, "the command runs, pid %d", (int)pid);
-	eventfd_write(s->printed_fd, 1);
-}
-
 static void handle_exited(struct supervisor *s, int status)
 {
 	/* The last event repeats it. */
@@ -245,9 +238,6 @@ static bool handle_guard(struct supervisor *s, const struct guard_event *event)
 		break;
 	case GUARD_ENDING:
 		handle_endings(s);
-		break;
-	case GUARD_STARTED:
-		handle_started(s, event->value);
 		break;
 	case GUARD_EXITED:
 		handle_exited(s, event->value);
@@ -386,11 +376,12 @@ static void run_command(struct supervisor *s)
 	int64_t check_ms, wake_ms;
 	bool alive = true;
 
-	guard_run(&s->guard, s->protected, s->result->facts.fence, hold_fd_of(s));
-	check_ms = lease_renew_at(clock_boot_ms(), s->run->ttl_ms);
-	/* After the order, so that the command does not wait for the message. */
 	if (s->protected)
 		supervisor_report_acquired(s);
+	/* Before the order, so that this line comes before the command's output. */
+	supervisor_report(s, EVENT_STARTED, LEVEL_STEP, "running %s", s->run->command);
+	guard_run(&s->guard, s->protected, s->result->facts.fence, hold_fd_of(s));
+	check_ms = lease_renew_at(clock_boot_ms(), s->run->ttl_ms);
 	while (alive) {
 		stop_failed(s);
 		check_ms = check_local(s, check_ms);

@@ -35,7 +35,7 @@ enum level {
 #define EVENT_ACQUIRED "acquired"
 #define EVENT_JOINED "joined"		/* an outer hold has the lock already */
 #define EVENT_UNPROTECTED "unprotected"	/* the command runs without the lock: --if-down run */
-#define EVENT_STARTED "started"		/* the command was executed */
+#define EVENT_STARTED "started"		/* the command is about to be executed */
 #define EVENT_ENDED "ended"		/* the command has ended */
 #define EVENT_OVERDUE "overdue"		/* --max-run or --until ends the command */
 #define EVENT_LEFTOVERS "leftovers"	/* the command has left processes behind */

@@ -39,6 +39,9 @@ void supervisor_report(const struct supervisor *s, const char *event, enum level
 
 	if (!supervisor_reports(s, level))
 		return;
+	/* A process that could not become the command is none. */
+	s->result->facts.command = atomic_load(&s->shared->exec_failure)
+				   ? 0 : atomic_load(&s->shared->command);
 	va_start(args, format);
 	vsnprintf(text, sizeof(text), format, args);
 	va_end(args);
@@ -291,8 +294,6 @@ int supervisor_start_guard(struct supervisor *s, struct error *err)
 	if (!s->terminal.group) {
 		environment_set_hold(s->run->name, s->run->uri_text, s->token, s->level);
 		terminal_open(&s->terminal);
-		if (supervisor_reports(s, LEVEL_STEP))
-			s->printed_fd = eventfd(0, EFD_CLOEXEC);
 	}
 	return guard_start(&s->guard, s, err);
 }
@@ -305,7 +306,6 @@ int supervisor_init(struct supervisor *s, const struct run_request *run,
 
 	*s = (struct supervisor){
 		.run = run, .hooks = hooks, .signals = signals, .result = result,
-		.printed_fd = -1,
 		.keeper = { .child = { .fd = -1 }, .hold_fd = -1 },
 		.local_grant = { .hold_fd = -1 },
 		.guard = { .fd = -1 },

@@ -59,8 +59,6 @@ struct supervisor {
 	bool check_now;			/* verify a local lock now */
 	struct keeper keeper;
 	struct child guard;
-	/* eventfd: readable when GUARD_STARTED was printed; -1: it is not printed */
-	int printed_fd;
 	int64_t continued_ms;		/* when the command was last continued after a stop */
 	int64_t continue_ms;		/* when to continue it; CLOCK_NEVER */
 	struct tree_excluded excluded;	/* children from before this program */

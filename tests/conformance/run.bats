@@ -20,18 +20,16 @@ load common
 # bats test_tags=program
 @test "-v reports every step, in order, even of a command that ends at once" {
 	local pause
-	for pause in 0 0 0 0.001 0.002 0.004; do
+	for pause in 0 0.001 0.004; do
 		run --separate-stderr -0 "$DLOCK" run -v "$LOCK" -- sleep "$pause"
-		equal "$(sed 's/ after .*//; s/.*: //; s/, pid [0-9]*$//' <<<"$stderr" | paste -sd ,)" \
-			"acquired,the command runs,the command ended with status 0,released"
+		equal "$(sed 's/ after .*//; s/.*: //' <<<"$stderr" | paste -sd ,)" \
+			"acquired,running sleep,the command ended with status 0,released"
 		matches "$stderr" "acquired after .*, on [a-z+]+[: ]."
 	done
 	# The command's output comes where it belongs.
-	for pause in 1 2 3 4 5 6; do
-		run -0 "$DLOCK" run -v "$LOCK" -- echo OUT
-		equal "$(sed 's/ after .*//; s/.*: //; s/, pid [0-9]*$//' <<<"$output" | paste -sd ,)" \
-			"acquired,the command runs,OUT,the command ended with status 0,released"
-	done
+	run -0 "$DLOCK" run -v "$LOCK" -- echo OUT
+	equal "$(sed 's/ after .*//; s/.*: //' <<<"$output" | paste -sd ,)" \
+		"acquired,running echo,OUT,the command ended with status 0,released"
 }
 
 # bats test_tags=program

@@ -705,7 +705,7 @@ is_ours() {
 	key_is "$token"
 	at "$SWITCH" ip link set port2 up
 	kill -CONT "$late"
-	wait_until 15 has_line "$err" ': the command runs'
+	wait_until 15 has_line "$err" ': running '
 	holds_for 4500 key_is "$token"
 	kill -TERM "$late"
 	join "$late"

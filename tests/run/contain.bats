@@ -54,15 +54,8 @@ is_silent() {
 
 # bats test_tags=more
 @test "-v reports that the command runs before its first output" {
-	local try
-	for try in 1 2 3 4 5 6; do
-		run -0 "$DLOCK" run --contain -v "$LOCK" -- echo OUT
-		matches "$output" "acquired.*the command runs, pid [0-9]+"$'\n'"OUT"$'\n'
-	done
-	for try in 1 2 3 4 5 6; do
-		run --separate-stderr -127 "$DLOCK" run --contain -v "$LOCK" -- ./none
-		not matches "$stderr" 'the command runs'
-	done
+	run -0 "$DLOCK" run --contain -v "$LOCK" -- echo OUT
+	matches "$output" "acquired.*running echo"$'\n'"OUT"$'\n'
 }
 
 @test "signals sent to dlock reach the command" {

@@ -771,15 +771,6 @@ redis\+sentinel:, redis\+cluster:, redlock:, zookeeper:, mysql:\$" run -b etcd:/
 	one_line 'Bad file descriptor$'
 }
 
-@test "-v does not report a command that cannot be executed as running" {
-	local case
-	printf '#!/bin/sh\n' >script
-	for case in -127\ ./no-such -126\ ./script -126\ / -127\ no-such; do
-		run --separate-stderr "${case% *}" "$DLOCK" run -v "$LOCK" -- "${case#* }"
-		not matches "$stderr" 'the command runs'
-	done
-}
-
 @test "-q prints less, -v reports each step, on stderr" {
 	run --separate-stderr -0 "$DLOCK" run -v "$LOCK" -- echo out
 	equal "$output" out
