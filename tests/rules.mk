@@ -111,6 +111,10 @@ check-arm64:
 check-debian13:
 	$(Q)tests/debian/check $(TESTS)
 
+# What of these depends on the release most, with its newest MariaDB: for .ci/run.
+IN_DEBIAN13 = tests/unit/unit.bats $(addprefix tests/run/,contain.bats container.bats) \
+	tests/file/containers.bats $(NEWEST_MARIADB)
+
 # On Debian unstable: Oracle's MySQL with its client library, Redis, ZooKeeper and Valkey. On Debian 13:
 # the newest MariaDB that it has, with its client library.
 NEWEST_MYSQL := $(addprefix tests/conformance/run.bats:,mysql mysql-row mysql-advisory mysql-table \
