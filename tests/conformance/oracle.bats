@@ -3,7 +3,7 @@
 #
 # Each backend has the same outcomes and rows as the backend in memory, in random sequences of calls
 # (tests/conformance/memory/oracle.c). ORACLE_SEQUENCES is how many for each backend, by default 100,
-# and 700 outside of the core of the tests; ORACLE_SEED is the first.
+# and 250 outside of the core of the tests; ORACLE_SEED is the first.
 
 load ../lib/helpers
 # shellcheck source=tests/lib/services/memory.bash
@@ -14,7 +14,7 @@ source "$TOP/tests/lib/services/mysql.bash"
 source "$TOP/tests/redlock/redlock.bash"
 
 setup_file() {
-	export ORACLE_SEQUENCES=${ORACLE_SEQUENCES:-$(long_or 700 100)}
+	export ORACLE_SEQUENCES=${ORACLE_SEQUENCES:-$(long_or 250 100)}
 	memory_for_file
 	export MYSQL_DIR=$BATS_FILE_TMPDIR/mysql
 	mysql_start "$MYSQL_DIR"

@@ -11,16 +11,16 @@ deadlocks() {
 	mysql_at "$1" "SELECT COUNT FROM information_schema.INNODB_METRICS WHERE NAME = 'lock_deadlocks'"
 }
 
-# countdown PARAMETER: 101 processes, 100 at once
+# countdown PARAMETER: 41 processes, 40 at once
 countdown() {
 	local n all=()
 	export DLOCK_BACKEND="$MYSQL?$1&connect-timeout=60s"
 	my "DROP TABLE IF EXISTS countdown;
 		CREATE TABLE countdown (number INT NOT NULL);
-		INSERT INTO countdown VALUES (100);
+		INSERT INTO countdown VALUES (40);
 		CREATE TABLE IF NOT EXISTS \`$LOCK\` (id INT PRIMARY KEY)"
 	"$DLOCK" setup
-	for n in {0..100}; do
+	for n in {0..40}; do
 		start "$DLOCK" run -t 60s "$LOCK" -- \
 			"$TOP/tests/conformance/countdown-mysql" "$MYSQL_DIR/sock" log
 		all+=("$PID")
@@ -29,7 +29,7 @@ countdown() {
 		join "$n" 90
 		equal "$status" 0 "status of one"
 	done
-	diff <(seq 100 -1 0) log
+	diff <(seq 40 -1 0) log
 	equal "$(deadlocks "$MYSQL_DIR")" 0 deadlocks
 	not grep -q 'LATEST DETECTED DEADLOCK' <(my 'SHOW ENGINE INNODB STATUS')
 	is_free

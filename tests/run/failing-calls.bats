@@ -14,8 +14,8 @@ UNDER_LOCK='env -i "$DLOCK" run -n -q -b "$DLOCK_BACKEND" "$LOCK" -- true
 	echo $? >>"$0"
 	exec sleep "$1"'
 
-# Every call fails, or each fourth in the core of the tests.
-STEP=$(long_or 1 8)
+# Every other call fails, or each fourth in the core of the tests.
+STEP=$(long_or 2 4)
 
 # failing CALL N ON ERRNO ARG...: runs dlock while calls fail: see preload/fail.c
 failing() {
@@ -41,7 +41,7 @@ errnos() {
 
 # each FUNCTION CALL...: calls it in processes of its own, with DLOCK_BACKEND and LOCK set and
 # `failing CALL N ON ERRNO` as its arguments, for each N from 1 to 40, or until a run has fewer of
-# these calls; in the core of the tests, for each fourth N
+# these calls, in steps of STEP
 each() {
 	local backend call n function=$1
 	shift
@@ -67,7 +67,7 @@ may_be_absent() {
 	esac
 }
 
-# four FUNCTION: for this N and the next three, or this one alone, once and from then on
+# four FUNCTION: for this N and the next three, in steps of STEP, once and from then on
 four() {
 	local on jobs=() number errnos
 	read -r -a errnos < <(errnos "$call")
