@@ -37,11 +37,13 @@ struct config {
 /*
  * Append the entries of path to *config, which the caller has zeroed before the first load. The
  * file that wins is loaded first. A file that does not exist is no error. Returns 0, or -1 with
- * ERROR_USAGE that names path and line: the file is unreadable or not regular, others can write to
- * it (textfile.h), it belongs neither to root nor to this user, a key is unknown, a value is bad, a
- * key or a section comes twice in one file, a section has no uri, the syntax is bad. With errnum
- * EACCES this user may not read the file, and *config is as it was. The text of the file and path
- * are used to the end of the process, so the caller must not free path.
+ * ERROR_USAGE that names path and line, if:
+ * - the file is unreadable (errnum EACCES, and *config is as it was) or not regular,
+ * - others can write to it (textfile.h), or it belongs neither to root nor to this user,
+ * - a key is unknown, or a value is bad,
+ * - a key or a section comes twice in one file, or a section has no uri,
+ * - the syntax is bad.
+ * The text of the file and path are used to the end of the process: the caller must not free path.
  */
 int config_load(struct config *config, const char *path, struct error *err);
 

@@ -42,8 +42,9 @@ enum outcome hold_verify(struct backend *backend, const struct request *request,
 /*
  * Call release(). self: the record of the holder. With keep_ms > 0 the lock is retained for this
  * time, with a record of that, until self->kept_ms if that is not 0. lease_end_ms: CLOCK_BOOTTIME;
- * 0: not known. HELD: the lock was held until this call, or is retained. LOST: it was not. A
- * release that was sent twice within the lease and finds nothing has ended the hold itself: HELD.
+ * 0: not known. HELD: the lock was held until this call, or is retained. LOST: it was not. If the
+ * first answer was lost and the repeated release finds no hold within the lease, the first one
+ * ended it: HELD.
  */
 enum outcome hold_release(struct backend *backend, const struct request *request,
 			  const struct holder *self, int64_t keep_ms, int64_t lease_end_ms,

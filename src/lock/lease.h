@@ -31,8 +31,8 @@ int64_t lease_end(int64_t sent_ms, int64_t ttl_ms);
 /*
  * The lease that counts when a server reports that it has granted granted_ms: at most asked_ms, or
  * LEASE_MOST_MS where that is 0, which asks for the hold's own TTL. A session may have more, see
- * LEASE_SESSION_MS. What is no time counts as asked_ms; so does 0, but for a session, which needs
- * no lease.
+ * LEASE_SESSION_MS. An implausible granted_ms counts as asked_ms. So does 0, unless the hold is a
+ * session, which has no lease.
  */
 int64_t lease_bound(int64_t granted_ms, int64_t asked_ms, bool session);
 

@@ -10,10 +10,10 @@
  * released on all nodes, also on those that have not answered: on a node that hangs, the release
  * follows the request on the same connection.
  *
- * - A node that was restarted within the TTL may have lost a lock. It gives the lock like all
- *   others, so that it keeps others out, but its vote does not count until it is as old as the
- *   longest TTL that any node reports, or has been up for a day and for the requested TTL. An
- *   acquisition does not wait for nodes beyond the first majority if it has been up for a day.
+ * - A node that was restarted within the TTL may have lost a lock. Such a node still grants locks,
+ *   to keep others out. Its vote counts only once every lock that it may have forgotten has ended:
+ *   after the longest TTL that any node reports, or after a day and the requested TTL. An
+ *   acquisition does not wait for nodes beyond the first majority if that has been up for a day.
  *   Otherwise it waits for node-timeout, because a node without an answer may know a longer TTL.
  * - A renewal needs a majority that still has the hold. It restores the lock on the nodes that have
  *   lost it, and never takes it from anybody. Once the majority is lost, the hold is lost.
