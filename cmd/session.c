@@ -1,20 +1,14 @@
 /* SPDX-License-Identifier: MIT */
-/* Runs a command over a session, in a child process when a client library does the work. */
+/* Runs a command over a session. */
 #include "session.h"
 
-#include <errno.h>
 #include <fnmatch.h>
 #include <limits.h>
 #include <locale.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/prctl.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include "base/memory.h"
-#include "base/signals.h"
 #include "lock/hold.h"
 
 int session_connect(struct session *session, struct error *err)
@@ -110,47 +104,6 @@ static void hide_token(struct options *options)
 	memset(token, '*', strlen(token));
 }
 
-/*
- * Fork, because a client library may crash on a server's reply. Returns -1 in the child, which does
- * the work, and the exit status in the parent.
- */
-static int work_apart(struct session *session, struct error *err)
-{
-	static const char crashes[] = { SIGSEGV, SIGBUS, SIGABRT, SIGILL, SIGFPE, '\0' };
-	const pid_t parent = getpid(), pid = fork();
-	int end;
-
-	if (pid < 0) {
-		error_set(err, ERROR_INTERNAL, errno, "cannot start a process");
-		return log_fail(err);
-	}
-	if (!pid) {
-		prctl(PR_SET_PDEATHSIG, SIGKILL);
-		if (getppid() != parent)
-			_exit(EXIT_DLOCK);
-		return -1;
-	}
-	while (waitpid(pid, &end, 0) < 0 && errno == EINTR)
-		continue;
-	if (WIFEXITED(end))
-		return WEXITSTATUS(end);
-	if (WTERMSIG(end) == SESSION_LATE_SIGNAL) {
-		error_set(err, ERROR_UNAVAILABLE, 0, "%s: no answer within the time of --wait",
-			  session->settings.location);
-		return log_fail(err);
-	}
-	/* The reader of the output has gone, as in `dlock status | head`. */
-	if (WTERMSIG(end) == SIGPIPE)
-		signals_exit(SIGPIPE);
-	if (strchr(crashes, WTERMSIG(end)))
-		error_set(err, ERROR_UNAVAILABLE, 0, "%s: the client library crashed (signal %d) "
-			  "on the server's answer", session->settings.location, WTERMSIG(end));
-	else
-		error_set(err, ERROR_INTERNAL, 0, "%s: the process that asks the server was "
-			  "killed by signal %d", session->settings.location, WTERMSIG(end));
-	return log_fail(err);
-}
-
 int session_begin(struct session *session, struct error *err)
 {
 	const bool holds = session->command->bit & (COMMAND_RUN | COMMAND_ACQUIRE);
@@ -178,16 +131,8 @@ int session_run(const struct command *command, const struct options *options)
 	/* NAME TOKEN of renew, verify and release */
 	if (command->most == 2 && options->operand_count == 2)
 		hide_token(&session.options);
-	if (command->bare) {
+	if (command->bare || !session_begin(&session, &err))
 		status = command->work(&session, &err);
-	} else if (!session_begin(&session, &err)) {
-		/* The keeper of acquire is a child already, and getppid() must be the caller. */
-		if (command->bit == COMMAND_WAIT ||
-		    (session.options.run.driver->module && command->bit != COMMAND_ACQUIRE))
-			status = work_apart(&session, &err);
-		if (status < 0)
-			status = command->work(&session, &err);
-	}
 	if (status < 0)
 		status = log_fail(&err);
 	backend_close(session.backend);

@@ -5,8 +5,8 @@
  * the function of the row.
  *
  * A session is the settings and the backend of one command, which is a function over it.
- * session_run() calls this function, in a child process if a client library does the work, and a
- * signal ends it. run and acquire call src/engine, which has its own processes.
+ * session_run() calls this function, and a signal ends it. run and acquire call src/engine, which
+ * has its own processes.
  *
  * This header brings all that a session consists of: the request of a run, views, options and log.
  */
@@ -16,9 +16,6 @@
 #include "config.h"
 #include "log.h"
 #include "options.h"
-
-/* Ends a command that session_run() has forked when the time of --wait is over. */
-#define SESSION_LATE_SIGNAL SIGVTALRM
 
 /*
  * The settings of a command: from the command line, the environment, the user's configuration file,

@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /* The command wait polls locks until nobody holds any of them. */
+#include <errno.h>
 #include <poll.h>
-#include <signal.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <unistd.h>
 
-#include "base/kernel_timer.h"
 #include "lock/hold.h"
 #include "session.h"
 
@@ -14,8 +16,36 @@
 
 #define TICK_MS 1000
 
-/* Ends this process when --wait is over: the resolver knows no limit. */
-static struct kernel_timer limit = { .at_ms = CLOCK_NEVER };
+/* Set by the thread that reports how the wait has ended. */
+static atomic_flag decided = ATOMIC_FLAG_INIT;
+
+/* Let this thread report how the wait has ended, or wait while the other one ends the process. */
+static void decide(void)
+{
+	while (atomic_flag_test_and_set(&decided))
+		pause();
+}
+
+/* End the process when --wait is over: a thread's work, because the resolver knows no limit. */
+static void *end_late(void *arg)
+{
+	const struct session *session = arg;
+	const int64_t late_ms = session->options.run.wait_ms + LATE_RESULT_MS + LATE_CLEANUP_MS;
+	const struct timespec end = clock_timer_spec(clock_boot_ms() + late_ms).it_value;
+	struct error err;
+	int slept;
+
+	do
+		slept = clock_nanosleep(CLOCK_BOOTTIME, TIMER_ABSTIME, &end, NULL);
+	while (slept == EINTR);
+	/* The kernel refuses this clock. */
+	if (slept)
+		return NULL;
+	decide();
+	error_set(&err, ERROR_UNAVAILABLE, 0, "%s: no answer within the time of --wait",
+		  session->settings.location);
+	_exit(log_fail(&err));
+}
 
 /* Sleep, with a live line that changes each second. */
 static void sleep_until(int64_t until_ms, int64_t started_ms, struct wait_state *state)
@@ -81,13 +111,13 @@ static int wait_for_lock(struct session *session, int64_t started_ms, int64_t un
 		sleep_until(clock_earlier(clock_boot_ms() + pause_ms, until_ms), started_ms, wait);
 	}
 	log_waiting(NULL);
-	if (failed || wait->holder_known)
-		kernel_timer_set(&limit, CLOCK_NEVER);
 	/* The last of several requests had little time. */
 	if (failed && !(wait->holder_known && clock_boot_ms() >= until_ms))
 		return -1;
-	if (wait->holder_known)
+	if (wait->holder_known) {
+		decide();
 		return log_failed_run(&result, 1);
+	}
 	log_print(LEVEL_STEP, "free");
 	return 0;
 }
@@ -99,15 +129,16 @@ int command_wait(struct session *session, struct error *err)
 	const struct name_list *names = &session->locks.names;
 	const int64_t started_ms = clock_boot_ms(), wait_ms = options->run.wait_ms;
 	int64_t until_ms = CLOCK_NEVER;
+	pthread_t thread;
 	size_t at = 0;
 	int result;
 	bool slept;
 
 	if (wait_ms != CLOCK_NEVER)
 		until_ms = started_ms + wait_ms;
-	if (wait_ms && wait_ms != CLOCK_NEVER &&
-	    !kernel_timer_open(&limit, CLOCK_BOOTTIME, SESSION_LATE_SIGNAL, 0))
-		kernel_timer_set(&limit, until_ms + LATE_RESULT_MS + LATE_CLEANUP_MS);
+	/* Without the thread, only the resolver can exceed the limit. */
+	if (wait_ms && wait_ms != CLOCK_NEVER)
+		pthread_create(&thread, NULL, end_late, session);
 	result = session_names(session, err);
 	/* Until all are free, one after the other without a pause. */
 	for (size_t seen = 0; !result && seen < names->count; seen = slept ? 1 : seen + 1) {
@@ -116,5 +147,7 @@ int command_wait(struct session *session, struct error *err)
 		at = (at + 1) % names->count;
 		result = wait_for_lock(session, started_ms, until_ms, &slept, err);
 	}
+	if (result < 0)
+		decide();
 	return result > 0 ? options->conflict_exit_code : result;
 }

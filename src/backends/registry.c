@@ -4,16 +4,10 @@
 
 #include <stdio.h>
 #include <string.h>
-#include <sys/resource.h>
-#include <unistd.h>
 
 #include "base/error.h"
 #include "base/module.h"
-#include "base/textfile.h"
 #include "file/path.h"
-
-/* The most memory of a client library for the answers of a server. */
-#define ANSWER_MOST ((rlim_t)128 << 20)
 
 extern const struct backend_ops file_ops, redis_ops, redlock_ops;
 const char *redis_library(void);
@@ -88,26 +82,6 @@ const struct backend_driver *backend_find(struct uri *uri, struct error *err)
 	return driver;
 }
 
-/*
- * Limit the memory that a client library fills with a server's answers. Without memory, a library
- * fails or crashes. A process that opens a module starts no other program.
- */
-static void limit_memory(void)
-{
-	struct rlimit limit;
-	unsigned long pages;
-	char text[128];
-	rlim_t most;
-
-	if (!textfile_start("/proc/self/statm", text, sizeof(text)) ||
-	    sscanf(text, "%*s %*s %*s %*s %*s %lu", &pages) != 1 || getrlimit(RLIMIT_DATA, &limit))
-		return;
-	most = pages * (rlim_t)sysconf(_SC_PAGESIZE) + ANSWER_MOST;
-	if (limit.rlim_cur > most)
-		limit.rlim_cur = most;
-	setrlimit(RLIMIT_DATA, &limit);
-}
-
 static const struct backend_ops *load_ops(const struct backend_driver *driver, struct error *err)
 {
 	const struct backend_module *module;
@@ -119,10 +93,7 @@ static const struct backend_ops *load_ops(const struct backend_driver *driver, s
 		return NULL;
 	}
 	module = module_load(driver->module, err);
-	if (!module)
-		return NULL;
-	limit_memory();
-	return module->ops;
+	return module ? module->ops : NULL;
 }
 
 /* Refuse an option that the backend does not support, and name the backends that do. */

@@ -117,31 +117,6 @@ refused() {
 	[[ ! -e ran ]]
 }
 
-@test "a client library that crashes: the command reports it, with 122" {
-	local command uri
-	export ASAN_OPTIONS=handle_segv=0
-	tool listener ''
-	uri="zk://127.0.0.1:$TOOL_PORT?timeout=9s&connect-timeout=9s"
-	for command in "status $LOCK" "wait $LOCK" "break --yes $LOCK" check; do
-		# shellcheck disable=SC2086 # words
-		start "$DLOCK" $command -b "$uri"
-		wait_until 5 child "$PID" dlock
-		kill -SEGV "$CHILD"
-		join "$PID" 5
-		equal "$status" 122
-		matches "$(<"$ERR")" "^dlock: .*127\\.0\\.0\\.1:$TOOL_PORT.*client library crashed \\(signal 11\\) on the server's answer$"
-	done
-	# A signal of the user's ends both processes, and is no crash.
-	hold --
-	start "$DLOCK" wait "$LOCK"
-	wait_until 5 child "$PID" dlock
-	kill -TERM "$PID"
-	join "$PID" 5
-	equal "$status" 143
-	equal "$(<"$ERR")" ""
-	release
-}
-
 @test "a reader of the output that has gone ends dlock by SIGPIPE, without a message" {
 	mkfifo pipe
 	run --separate-stderr -141 env --default-signal=PIPE \
