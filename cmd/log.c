@@ -338,9 +338,7 @@ static void report_not_obtained(const struct run_result *result)
 	char holder[HOLDER_DESCRIPTION_SIZE], down[TIMED_SIZE], text[1200];
 	const char *why = "it is taken, or others wait for it";
 
-	if (result->replaced)
-		why = holder_describe_newer(&wait->holder, holder, sizeof(holder));
-	else if (result->done)
+	if (result->done)
 		why = holder_describe_done(&wait->holder, holder, sizeof(holder));
 	else if (wait->holder_known)
 		why = holder_describe(&wait->holder, run_elapsed(wait->since_ms), holder,
@@ -348,7 +346,7 @@ static void report_not_obtained(const struct run_result *result)
 	snprintf(text, sizeof(text), "%s%s (on %s)", down_text(wait, down), why, lines.location);
 	log_message(&(struct run_message){
 		.level = LEVEL_WARNING, .text = text,
-		.event = result->replaced ? EVENT_REPLACED : EVENT_NOT_OBTAINED,
+		.event = EVENT_NOT_OBTAINED,
 		.facts = &result->facts, .wait = wait->holder_known ? wait : NULL,
 	});
 }

@@ -83,8 +83,6 @@ const struct option_row option_rows[] = {
 	  COMMAND_RUN, OPTION_TEXT, FIELD(metrics), 1, 0 },
 	{ 0, "note", "TEXT", "show this text to those who are refused the lock, and with the "
 	  "holders", HOLDING_COMMANDS, OPTION_TEXT, FIELD(run.note), 0, 0 },
-	{ 0, "replace-waiters", NULL, "replace earlier waiters that have this option too",
-	  HOLDING_COMMANDS, OPTION_FLAG, FIELD(run.replaces), 0, 0 },
 	{ 0, "syslog", NULL, "send messages to syslog, too", HOLDING_COMMANDS,
 	  OPTION_FLAG, FIELD(syslog), 0, 0 },
 	{ 0, "log", "text|json", "the form of messages; json is one object per line, and reports "

@@ -159,7 +159,6 @@ static void json_lock(const char *name, const char *location, const struct rows 
 		json_number(&json, "position", (int64_t)i + 1);
 		json_who(&json, &waiter->holder);
 		json_mode(&json, waiter->mode, waiter->slots);
-		json_bool(&json, "replaces_waiters", waiter->holder.replaces);
 		json_time(&json, "queued_at",
 			  waiter->age_ms < 0 ? 0 : now - waiter->age_ms);
 		json_number(&json, "waiting_ms", waiter->age_ms);

@@ -119,7 +119,7 @@ IN_DEBIAN13 = tests/unit/unit.bats $(addprefix tests/run/,contain.bats container
 # the newest MariaDB that it has, with its client library.
 NEWEST_MYSQL := $(addprefix tests/conformance/run.bats:,mysql mysql-row mysql-advisory mysql-table \
 	mysql-insert mysql-shedlock)
-NEWEST := tests/newest $(addprefix tests/mysql/,countdown.bats waiting.bats queueing.bats) \
+NEWEST := tests/newest $(addprefix tests/mysql/,countdown.bats waiting.bats) \
 	$(NEWEST_MYSQL) $(addprefix tests/conformance/run.bats:,redis zookeeper)
 NEWEST_VALKEY := $(addprefix tests/conformance/run.bats:,redis-sentinel redis-cluster redis-redisson \
 	redlock) $(addprefix tests/redis/,sentinel.bats cluster.bats redisson.bats tls.bats)

@@ -102,21 +102,17 @@ static int check_request(const struct backend *backend, const struct request *re
 {
 	const char *strategy = uri_param(uri, "strategy"), *dialect = uri_param(uri, "dialect");
 	const char *with = strategy ? " with ?strategy=" : dialect ? " with ?dialect=" : "";
-	const char *option = NULL, *others = "file:, redis:, zookeeper: and mysql:";
+	const char *option = NULL;
 
 	if (request->mode == HOLD_SHARED && !(backend->can & BACKEND_SHARED))
 		option = "--shared";
 	if (request->mode == HOLD_SLOT && !(backend->can & BACKEND_SLOTS))
 		option = "--slots";
-	if (request->replaces && !(backend->can & BACKEND_REPLACES)) {
-		option = "--replace-waiters";
-		others = "redis: and mysql:";
-	}
 	if (!option)
 		return 0;
-	return error_set(err, ERROR_USAGE, 0, "%s:%s%.60s has no %s; %s have it by default",
-			 uri->scheme, with, strategy ? strategy : dialect ? dialect : "", option,
-			 others);
+	return error_set(err, ERROR_USAGE, 0, "%s:%s%.60s has no %s; file:, redis:, zookeeper: and "
+			 "mysql: have it by default", uri->scheme, with,
+			 strategy ? strategy : dialect ? dialect : "", option);
 }
 
 struct backend *backend_open(const struct backend_driver *driver, const struct uri *uri,

@@ -44,7 +44,7 @@ const struct backend_driver *backend_find(struct uri *uri, struct error *err);
 /*
  * Open uri with driver: load the module if needed, and apply ?timeout= and ?connect-timeout=. The
  * caller calls backend_close(), and keeps uri until then. request: the planned acquisition, or
- * NULL; a mode or --replace-waiters that the backend does not support is ERROR_USAGE. Returns NULL
+ * NULL; a mode that the backend does not support is ERROR_USAGE. Returns NULL
  * and sets *err on failure.
  */
 struct backend *backend_open(const struct backend_driver *driver, const struct uri *uri,

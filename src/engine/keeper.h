@@ -36,7 +36,6 @@ enum keeper_event_type {
 	KEEPER_HELD,		/* the lock is offered: enum offer; an outer hold is held */
 	KEEPER_WITHDRAWN,	/* the offer was not taken in time: KEEPER_ORDER_RETRY */
 	KEEPER_BUSY,		/* not acquired; wait. The keeper ends */
-	KEEPER_REPLACED,	/* a newer waiter, wait.holder, has replaced it. The keeper ends */
 	KEEPER_RENEWED,		/* lease extended after trouble */
 	KEEPER_TROUBLE,		/* message: a renewal failed; the keeper tries again */
 	KEEPER_LOST,		/* message: the token is not the holder */

@@ -1016,11 +1016,7 @@ static void try_until_held(struct keeping *k, struct grant *grant)
 			if (await_turn(k, grant->retry_ms, true))
 				release_and_exit(k, false);
 			break;
-		case OUTCOME_LOST:
-			holder_decode(&k->event.wait.holder, grant->newer ? grant->newer : "",
-				      grant->newer ? strlen(grant->newer) : 0);
-			free(grant->newer);
-			send_and_exit(k, KEEPER_REPLACED);
+		case OUTCOME_LOST:	/* never of acquire() */
 		case OUTCOME_ERROR:
 			/* A refused fence is that of a hold. */
 			acquire_failed(k, in_line && grant->fence < BACKEND_FENCE_END,

@@ -45,7 +45,6 @@ enum level {
 #define EVENT_RELEASED "released"
 #define EVENT_NOT_RELEASED "not-released"
 #define EVENT_NOT_OBTAINED "not-obtained"
-#define EVENT_REPLACED "replaced"	/* a newer waiter has replaced this one */
 #define EVENT_FAILED "failed"		/* dlock ends for this reason */
 
 /* The facts of a run. Times are on CLOCK_BOOTTIME; 0: this has not happened. */
@@ -140,7 +139,6 @@ struct run_request {
 	const char *uri_text;		/* for DLOCK_BACKEND: a URI, or a name for one */
 	const char *name;
 	const char *note;		/* shown to others; NULL: none */
-	bool replaces;			/* --replace-waiters */
 	const char *command;		/* of the holder, for status */
 	char *const *argv;		/* NULL: an acquisition */
 	const struct pidfd *process;	/* acquire while it lives; NULL: for one lease */
@@ -166,7 +164,7 @@ struct run_request {
 enum run_end {
 	RUN_EXITED,		/* status: the wait status of the command */
 	RUN_EXEC_FAILED,	/* error.errnum; the lock was released */
-	RUN_NOT_OBTAINED,	/* wait, done, replaced */
+	RUN_NOT_OBTAINED,	/* wait, done */
 	RUN_LOST,		/* error: how, unless it was reported already */
 	RUN_OVERDUE,		/* max_run_ms or until_ms has ended the command, as reported */
 	RUN_FAILED,		/* error: no command was run */
@@ -179,7 +177,6 @@ struct run_result {
 	bool from_terminal;	/* RUN_EXITED by a signal typed at our terminal */
 	struct wait_state wait;
 	bool done;		/* wait.holder has done this run's work: --once-per */
-	bool replaced;		/* wait.holder is a newer waiter, which has replaced this one */
 	struct run_facts facts;
 	struct error error;
 };

@@ -315,7 +315,7 @@ int supervisor_init(struct supervisor *s, const struct run_request *run,
 		.limit_ms = CLOCK_NEVER, .late_ms = LATE_RESULT_MS,
 		.request = { .name = run->name, .ttl_ms = run->ttl_ms,
 			     .mode = run->mode, .slots = run->slots,
-			     .queue = run->wait_ms > 0, .replaces = run->replaces },
+			     .queue = run->wait_ms > 0 },
 	};
 	*result = (struct run_result){ .wait = { .began_ms = s->started_ms, .ahead = -1 },
 				       .facts = { .began_ms = s->started_ms } };
@@ -325,7 +325,6 @@ int supervisor_init(struct supervisor *s, const struct run_request *run,
 	s->request.text = s->text;
 	holder_self(&s->self, run->command);
 	s->self.ttl_ms = run->ttl_ms;
-	s->self.replaces = run->replaces;
 	/* A run retains the lock itself, if its command was executed. */
 	s->self.min_ms = run->argv ? 0 : run->min_hold_ms;
 	if (run->note)
@@ -502,12 +501,6 @@ static enum acquired handle_acquiring(struct supervisor *s, const struct keeper_
 		return ACQUIRED_NOT_YET;
 	case KEEPER_BUSY:
 		store_wait(s, &event->wait);
-		break;
-	case KEEPER_REPLACED:
-		report_reachable(s);
-		result->wait.holder_known = result->replaced = true;
-		result->wait.holder = event->wait.holder;
-		result->wait.since_ms = 0;
 		break;
 	case KEEPER_RETRYING:
 		/* Somebody has to do something about a refusal. */

@@ -82,7 +82,6 @@ struct request {
 	int64_t ttl_ms;		/* acquire(), renew(): the lease to set; > 0 */
 	int64_t keep_ms;	/* release(): see there */
 	bool queue;		/* acquire(): after BUSY stay in the queue until release() */
-	bool replaces;		/* acquire(): --replace-waiters; only with BACKEND_REPLACES */
 	/*
 	 * The holder record (holder_encode()) to store with the row; the backend does not read it.
 	 * renew(), release(): NULL leaves the stored one as it is.
@@ -168,15 +167,12 @@ struct grant {
 	/* After BUSY: */
 	int64_t retry_ms;	/* CLOCK_BOOTTIME of the next acquire(); see hold_retry_at() */
 	int64_t poll_ms;	/* how often it checks, because no release wakes it; 0: one does */
-	/* After LOST of acquire(): the holder record of the newer waiter that replaced this one. */
-	char *newer;		/* the caller frees it; NULL: not known */
 };
 
 /* Abilities beyond exclusive holds. The engine refuses all others before connecting. */
 enum backend_can {
 	BACKEND_SHARED = 1,
 	BACKEND_SLOTS = 2,
-	BACKEND_REPLACES = 4,	/* --replace-waiters */
 };
 
 struct backend {
@@ -237,9 +233,9 @@ struct backend_ops {
 	 * Try once, in one atomic step, to make a row that holds. HELD: the row is there. BUSY: the
 	 * modes of the rows that hold exclude this one, or a waiter of dlock came before. With
 	 * request->queue, a row that waits is then there, and keeps its position through lost
-	 * connections; without, no row is left. LOST: a newer waiter has replaced this one,
-	 * and no row is left. ERROR: it is not known whether a row is left; call release(). --slots
-	 * that differ from those of the rows that hold are an ERROR: hold_mode_slots_agree().
+	 * connections; without, no row is left. ERROR: it is not known whether a row is
+	 * left; call release(). --slots that differ from those of the rows that hold are an ERROR:
+	 * hold_mode_slots_agree(). Never LOST.
 	 *
 	 * A waiter must not poll: the backend arranges that fd() becomes readable when the waiter
 	 * may try again. retry_ms is for what no event announces.

@@ -67,7 +67,6 @@ static const struct field {
 	{ "done", offsetof(struct holder, done_ms), 0 },
 	{ "min", offsetof(struct holder, min_ms), 0 },
 	{ "until", offsetof(struct holder, until_ms), 0 },
-	{ "replaces", offsetof(struct holder, replaces), 0 },
 	{ "host", offsetof(struct holder, host), sizeof(((struct holder *)0)->host) },
 	{ "user", offsetof(struct holder, user), sizeof(((struct holder *)0)->user) },
 	{ "cmd", offsetof(struct holder, command), sizeof(((struct holder *)0)->command) },
@@ -84,11 +83,11 @@ static const struct field {
 /* The longest text about a process and its times fits into a table's column without a note. */
 _Static_assert(NAMES_SIZE +
 	       sizeof("ttl=123456789012&pid=2147483647&since=1234567890123&kept=1234567890123"
-		      "&done=1234567890123&replaces=1&host=&user=&cmd=") <= HOLDER_COLUMN_SIZE,
+		      "&done=1234567890123&host=&user=&cmd=") <= HOLDER_COLUMN_SIZE,
 	       "HOLDER_COLUMN_SIZE");
 /* There is room for all fields but the note, also with the longest numbers: kept excludes until. */
-_Static_assert(NAMES_SIZE + 7 * (sizeof("9223372036854775807") - 1) +
-	       sizeof("ttl=&pid=&since=&done=&min=&until=&replaces=&host=&user=&cmd=") <=
+_Static_assert(NAMES_SIZE + 6 * (sizeof("9223372036854775807") - 1) +
+	       sizeof("ttl=&pid=&since=&done=&min=&until=&host=&user=&cmd=") <=
 	       HOLDER_TEXT_SIZE, "HOLDER_TEXT_SIZE");
 
 size_t holder_encode(const struct holder *holder, char buf[static HOLDER_TEXT_SIZE])
@@ -244,9 +243,8 @@ static const char *describe_unknown(const struct holder *holder, int64_t age_ms)
 	return only_note ? "nobody known" : "another client";
 }
 
-/* Describe a holder. what: "held by" or the like. */
-static const char *describe_holder(const char *what, const struct holder *holder, int64_t age_ms,
-				   char *buf, size_t size)
+const char *holder_describe(const struct holder *holder, int64_t age_ms,
+			    char *buf, size_t size)
 {
 	char process[HOLDER_PROCESS_SIZE], age[DURATION_TEXT_SIZE + 8] = "", text[700];
 	char duration[DURATION_TEXT_SIZE], work[400];
@@ -256,21 +254,10 @@ static const char *describe_holder(const char *what, const struct holder *holder
 		snprintf(age, sizeof(age), " for %s",
 			 duration_format(age_ms, duration, sizeof(duration)));
 	holder_describe_work(holder, work, sizeof(work));
-	snprintf(text, sizeof(text), "%s %s%s%s%s", what,
+	snprintf(text, sizeof(text), "held by %s%s%s%s",
 		 *process ? process : describe_unknown(holder, age_ms), age,
 		 !*work ? "" : holder->kept_ms > 0 ? ", " : ": ", work);
 	/* Cut at the end of a character. */
 	text_clean(text, strlen(text), buf, size);
 	return buf;
-}
-
-const char *holder_describe(const struct holder *holder, int64_t age_ms,
-			    char *buf, size_t size)
-{
-	return describe_holder("held by", holder, age_ms, buf, size);
-}
-
-const char *holder_describe_newer(const struct holder *newer, char *buf, size_t size)
-{
-	return describe_holder("replaced by", newer, -1, buf, size);
 }

@@ -34,8 +34,6 @@ struct holder {
 	int64_t min_ms;		/* the minimum hold of `dlock acquire`; 0: none, or not known */
 	/* The process that the hold lives with ends it then: ms since the epoch; 0: it does not. */
 	int64_t until_ms;
-	/* 1: replaces older waiters that have this option, too: --replace-waiters. */
-	int64_t replaces;
 };
 
 /*
@@ -52,8 +50,8 @@ void holder_host(char host[static HOLDER_HOST_SIZE]);
 #define HOLDER_COLUMN_SIZE 800
 
 /*
- * Write "ttl=…&pid=…&since=…&kept=…&done=…&min=…&until=…&replaces=1&host=…&user=…&cmd=…&note=…"
- * and a NUL, with percent-encoded values and without those that are not known. The note comes last,
+ * Write "ttl=…&pid=…&since=…&kept=…&done=…&min=…&until=…&host=…&user=…&cmd=…&note=…" and
+ * a NUL, with percent-encoded values and without those that are not known. The note comes last,
  * and is cut to fit into a table's column; a column with less room cuts more of the end. Returns
  * the length.
  */
@@ -91,5 +89,3 @@ const char *holder_describe_process(const struct holder *holder,
 const char *holder_describe_work(const struct holder *holder, char *buf, size_t size);
 /* Write "done by web1 at 03:00:04" about a hold with done_ms. Returns buf. */
 const char *holder_describe_done(const struct holder *holder, char *buf, size_t size);
-/* Describe the waiter that has replaced this one, with "replaced by" for "held by". */
-const char *holder_describe_newer(const struct holder *newer, char *buf, size_t size);

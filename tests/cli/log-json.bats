@@ -126,25 +126,6 @@ logs_event() {
 	equal "$(events "$ERR")" "waiting acquired started ended released"
 }
 
-# bats test_tags=more
-@test "a newer waiter that has replaced this one" {
-	local newer older old
-	hold -b "$REDIS" --
-	start "$DLOCK" run -b "$REDIS" --log json --replace-waiters "$LOCK" -- true
-	older=$PID old=$ERR
-	wait_until 5 logs_event "$old" waiting
-	start "$DLOCK" run -b "$REDIS" --log json --replace-waiters "$LOCK" -- true
-	newer=$PID
-	join "$older"
-	equal "$status" 124
-	objects "$old"
-	cp "$old" log
-	is ".[-1] | .event == \"replaced\" and .holder.pid == $newer and .fence == null"
-	release
-	join "$newer"
-	equal "$status" 0
-}
-
 @test "a command that runs too long" {
 	logged 121 run --max-run 300ms "$LOCK" -- sleep 300
 	is 'map(select(.event == "overdue"))[0].level == "error"'

@@ -54,7 +54,7 @@ in_ms() {
 # flags OBTAINED BUSY LOST: and the lock was neither lost to a newer waiter nor held for too long
 flags() {
 	equal "$(value obtained) $(value busy) $(value lost)" "$*" "obtained, busy and lost"
-	equal "$(value replaced) $(value overdue)" "0 0" "replaced and overdue"
+	equal "$(value overdue)" 0 overdue
 }
 
 @test "dlock-output.5 has every metric, and no other; all of them are gauges" {
@@ -212,19 +212,7 @@ all_locks() {
 }
 
 # bats test_tags=more
-@test "a newer waiter has replaced this one; a command that runs too long" {
-	local newer older
-	hold -b "$REDIS" --
-	start "$DLOCK" run -v -b "$REDIS" --metrics "$PROM" --replace-waiters "$LOCK" -- true
-	older=$PID
-	wait_until 5 has_line "$ERR" waiting
-	start "$DLOCK" run -b "$REDIS" --replace-waiters "$LOCK" -- true
-	newer=$PID
-	join "$older"
-	good_file
-	equal "$(value exit_status) $(value obtained) $(value busy) $(value replaced)" "124 0 0 1"
-	release
-	join "$newer"
+@test "a command that runs too long" {
 	measured 121 --max-run 300ms "$LOCK" -- sleep 300
 	equal "$(value obtained) $(value lost) $(value overdue)" "1 0 1"
 	measured 121 "$LOCK" -- sh -c 'exit 121'

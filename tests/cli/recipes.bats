@@ -399,34 +399,6 @@ mailed() {
 	rcli del dlock:invoices
 }
 
-@test "newest deployment recipe" {
-	local first second third second_out second_err
-	stub deploy.sh
-	echo '[ "$1" != 1 ] || while [ ! -e go ]; do sleep 0.1; done' >deploy.sh.does
-	block sh 'dlock run --replace-waiters'
-	start sh block 1
-	first=$PID
-	wait_until 10 test -s ran
-	start sh block 2
-	second=$PID second_out=$OUT second_err=$ERR
-	wait_until 10 in_line deploy-newest
-	start sh block 3
-	third=$PID
-	join "$second"
-	equal "$status" 0
-	matches "$(<"$second_out")" '^revision 2 was not deployed: a newer one came'
-	matches "$(<"$second_err")" "replaced by .* pid [0-9]+"
-	touch go
-	join "$first"
-	equal "$status" 0
-	join "$third"
-	equal "$status" 0
-	equal "$(<ran)" $'deploy.sh 1 deploy-newest\ndeploy.sh 3 deploy-newest'
-	# its own failure is told
-	echo 'exit 7' >deploy.sh.does
-	run -7 sh block 4
-}
-
 @test "scripts parse, and pass shellcheck where it is" {
 	local file language
 	for language in sh bash; do

@@ -1925,8 +1925,7 @@ SCHEMA='
 		and ((.expires_at == null) == (.expires_in_ms == null)))
 	and ([.waiters[].position] == [range(1; (.waiters | length) + 1)])
 	and all(.waiters[];
-		(keys == ["command", "host", "mode", "note", "pid", "position", "queued_at", "replaces_waiters", "slots", "user", "waiting_ms"])
-		and (.replaces_waiters | type == "boolean")
+		(keys == ["command", "host", "mode", "note", "pid", "position", "queued_at", "slots", "user", "waiting_ms"])
 		and who and mode and (.queued_at | time) and (.queued_at | recent) and (.waiting_ms | number))'
 
 # in_schema: `status --json` of $LOCK is one object of that form

@@ -8,7 +8,7 @@
 #	SESSION			not empty: a lock lives with a session, so that a keeper stays
 #				behind `acquire`, and only that one can renew
 #	TRANSACTION_FENCES	not empty: fences count transactions of the server, not time
-#	LACKS			what the backend does not offer: shared slots names kept replace, and
+#	LACKS			what the backend does not offer: shared slots names kept, and
 #				waiters in status
 #				(kept: that status tells of a lock that --min-hold keeps)
 #	LONGEST_HOURS		the longest TTL, if that is not 10 years
@@ -61,10 +61,6 @@ refuses() {
 	slots | --slots*)
 		run --separate-stderr -125 "$DLOCK" run -n --slots 2 "$LOCK" -- touch refused
 		one_line 'no --slots'
-		;;
-	replace)
-		run --separate-stderr -125 "$DLOCK" run --replace-waiters "$LOCK" -- touch refused
-		one_line ' has no --replace-waiters; '
 		;;
 	names)
 		printf -v long '%65s' ''

@@ -451,22 +451,16 @@ static void kill_all(void)
 	}
 }
 
-/*
- * Has the run ended as its options allow? With --replace-waiters a later run sends an earlier one
- * away, and --max-run ends what a command has left behind.
- */
+/* Has the run ended as its options allow? --max-run ends what a command has left behind. */
 static bool ended_by_option(const struct contender *contender)
 {
 	const int code = contender->ended && WIFEXITED(contender->status)
 		? WEXITSTATUS(contender->status) : -1;
 	bool allowed = false;
 
-	for (int i = 0; set->options[i]; i++) {
-		if (!strcmp(set->options[i], "--replace-waiters"))
-			allowed |= code == 124 && !contender->begun;
+	for (int i = 0; set->options[i]; i++)
 		if (!strncmp(set->options[i], "--max-run=", strlen("--max-run=")))
 			allowed |= code == 121 && contender->finished;
-	}
 	return allowed;
 }
 

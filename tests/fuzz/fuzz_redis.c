@@ -51,7 +51,6 @@ static void take_apart(redisReply *reply)
 	outcome = read_grant(&client, &request, &grant, &err);
 	INVARIANT(outcome != OUTCOME_HELD || grant.fence > 0);
 	INVARIANT(outcome != OUTCOME_BUSY || grant.retry_ms > 0);
-	free(grant.newer);
 	read_message(reply);
 	read_rows(reply, &rows);
 	for (size_t i = 0; i < rows.hold_count; i++)

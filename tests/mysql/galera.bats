@@ -80,30 +80,6 @@ waiters() {
 	equal "$(tr '\n' ' ' <order)" "1 2 3 4 "
 }
 
-@test "--replace-waiters holds for waiters on all nodes" {
-	hold -b "$N1" --
-	wait_in_line 1 -b "$N1" -- sh -c 'echo 1 >>order'
-	local all=("$PID") older older_err
-	wait_in_line 2 -b "$N2" -- sh -c 'echo 2 >>order'
-	all+=("$PID")
-	wait_in_line 3 -b "$N1" --replace-waiters -- touch never
-	older=$PID older_err=$ERR
-	start "$DLOCK" run -b "$N3" --replace-waiters "$LOCK" -- sh -c 'echo 3 >>order'
-	all+=("$PID")
-	join "$older" 10
-	equal "$status" 124
-	has_line "$older_err" "replaced by .* pid $PID "
-	release
-	local pid
-	for pid in "${all[@]}"; do
-		join "$pid" 20
-		equal "$status" 0
-	done
-	equal "$(tr '\n' ' ' <order)" "1 2 3 "
-	[[ ! -e never ]]
-	wait_until 2 only_fences
-}
-
 # bats test_tags=more
 @test "a dead and a hung waiter delay the next by 5 s at most" {
 	hold --

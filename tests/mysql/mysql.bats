@@ -81,7 +81,7 @@ has_waiter() {
 		INSERT IGNORE INTO dlock_rows SELECT CONCAT('other-', seq) FROM seq_1_to_3000;
 		INSERT IGNORE INTO dlock_names SELECT 'other', CONCAT('other-', seq), seq FROM seq_1_to_3000;
 		INSERT IGNORE INTO dlock_entries SELECT 'other', CONCAT('other-', seq MOD 500), seq, seq, 0, 1, 1, 1, '',
-			0, '', '' FROM seq_1_to_3000;
+			'' FROM seq_1_to_3000;
 		INSERT IGNORE INTO shedlock SELECT CONCAT('other-', seq), UTC_TIMESTAMP(3), UTC_TIMESTAMP(3), ''
 			FROM seq_1_to_3000;"
 	for table in dlock_rows dlock_names dlock_entries shedlock; do

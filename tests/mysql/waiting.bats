@@ -43,27 +43,24 @@ load lease
 
 # bats test_tags=more
 @test "a waiter whose entry was removed while its connection was broken is in the queue again" {
-	local option first second
+	local first second
 	via_proxy
-	for option in -v --replace-waiters; do
-		rm -f order
-		hold -t 3s --
-		wait_in_line 1 -b "$PROXY" "$option" -- sh -c 'echo 1 >>order'
-		first=$PID
-		wait_in_line 2 -- sh -c 'echo 2 >>order'
-		second=$PID
-		proxy refuse
-		proxy cut
-		ask "DELETE FROM dlock_entries WHERE name = '$LOCK' AND fence = 0 ORDER BY place LIMIT 1"
-		waiters 1
-		proxy pass
-		wait_until 10 sleepers 2
-		release
-		join "$second" 15
-		join "$first"
-		equal "$(tr '\n' ' ' <order)" "2 1 " "order with $option"
-		wait_until 2 only_fences
-	done
+	hold -t 3s --
+	wait_in_line 1 -b "$PROXY" -v -- sh -c 'echo 1 >>order'
+	first=$PID
+	wait_in_line 2 -- sh -c 'echo 2 >>order'
+	second=$PID
+	proxy refuse
+	proxy cut
+	ask "DELETE FROM dlock_entries WHERE name = '$LOCK' AND fence = 0 ORDER BY place LIMIT 1"
+	waiters 1
+	proxy pass
+	wait_until 10 sleepers 2
+	release
+	join "$second" 15
+	join "$first"
+	equal "$(tr '\n' ' ' <order)" "2 1 "
+	wait_until 2 only_fences
 }
 
 # bats test_tags=more

@@ -23,6 +23,19 @@ load redis
 	between "$(rcli pttl "{$KEY}:fence")" 1 $((1000 * 86400 * 366)) "TTL of the fence"
 }
 
+@test "the fence that outlives the lock is not listed as a lock, with or without a prefix" {
+	local uri name
+	for uri in "$REDIS" "$REDIS?prefix="; do
+		# Keys beside a key with braces have no braces of their own.
+		for name in "$LOCK" "$LOCK{x}"; do
+			run -0 "$DLOCK" run -b "$uri" "$name" -- true
+			run -0 "$DLOCK" status -b "$uri"
+			[[ $output != *"$LOCK"* ]] || fail "$output"
+		done
+	done
+	equal "$(lock_keys | grep -c 'fence$')" 4
+}
+
 @test "prefix, database, user, password, unix socket and IPv6 from the URI" {
 	run -0 "$DLOCK" run -b "$REDIS/3?prefix=my:" "$LOCK" -- redis-cli -p "$REDIS_PORT" -n 3 exists "my:$LOCK"
 	equal "$output" 1

@@ -21,9 +21,9 @@ plain() {
 		"$1" "{$KEY}:wake:" "${@:2}" | paste -sd ' '
 }
 
-# acquire TOKEN [MODE [OPTIONS [QUEUED_AT [LEAST]]]]
+# acquire TOKEN [MODE [ENQUEUES [QUEUED_AT [LEAST]]]]
 acquire() {
-	plain acquire "$1" 5000 "${2-x}" "$RECORD" "${4-0}" "${5-0}" "${3-}"
+	plain acquire "$1" 5000 "${2-x}" "$RECORD" "${4-0}" "${5-0}" "${3-0}"
 }
 
 release() {
@@ -44,7 +44,7 @@ called() {
 # row STATE WHAT EXPECTED: STATE is a list of redis-cli commands; then the reply of WHAT matches
 row() {
 	local command reply
-	rcli del "$KEY" "{$KEY}:"{holders,queue,waiters,fence,newest} >/dev/null
+	rcli del "$KEY" "{$KEY}:"{holders,queue,waiters,fence} >/dev/null
 	while read -r command; do
 		# shellcheck disable=SC2086 # words
 		[[ -z $command ]] || rcli ${command//KEY/$KEY} >/dev/null
@@ -134,25 +134,25 @@ mixed='zadd KEY 99999999999999 a 99999999999999 theirs;hset {KEY}:holders mode s
 @test "the queue: no newcomer passes it; dead and late waiters lose their places" {
 	acquire a
 	listen b
-	matches "$(acquire b x e)" '^0 [0-9]+ 0 [0-9]{16} 0 '
+	matches "$(acquire b x 1)" '^0 [0-9]+ 0 [0-9]{16} 0 '
 	local first=$OUT
 	listen c
-	matches "$(acquire c x e)" '^0 [0-9]+ 1 '
+	matches "$(acquire c x 1)" '^0 [0-9]+ 1 '
 	matches "$(acquire a)" '^1 '
 	release a
 	called 905
 	has_line "$first" '^0$'
 	# The lock is free, and b is first.
-	matches "$(acquire c x e)" '^0 -1 1 '
+	matches "$(acquire c x 1)" '^0 -1 1 '
 	matches "$(acquire d)" '^0 -1 -1 '
 	# The time of b counts from the first call [5b].
 	rcli hset "{$KEY}:waiters" called "b $(($(date +%s%3N) - 1000))" >/dev/null
-	matches "$(acquire c x e)" '^1 '
+	matches "$(acquire c x 1)" '^1 '
 	# b comes back to its place with the time that it has, and a dead waiter is passed [4].
-	acquire e x e 1
-	matches "$(acquire b x e 2)" '^0 [0-9]+ 0 2 '
+	acquire e x 1 1
+	matches "$(acquire b x 1 2)" '^0 [0-9]+ 0 2 '
 	release c
-	matches "$(acquire b x e 2)" '^1 '
+	matches "$(acquire b x 1 2)" '^1 '
 }
 
 # [5b]
@@ -160,13 +160,13 @@ mixed='zadd KEY 99999999999999 a 99999999999999 theirs;hset {KEY}:holders mode s
 @test "a waiter that was called while there is no room keeps its place" {
 	acquire a
 	listen b
-	acquire b x e
+	acquire b x 1
 	release a
 	called 0
 	# A program that knows no queue was faster [5b].
 	rcli set "$KEY" theirs px 60000
 	rcli hset "{$KEY}:waiters" called "b $(($(date +%s%3N) - 5000))" >/dev/null
-	matches "$(acquire c x e)" '^0 [0-9]+ 1 [0-9]+ 1 '
+	matches "$(acquire c x 1)" '^0 [0-9]+ 1 [0-9]+ 1 '
 	equal "$(rcli zrange "{$KEY}:queue" 0 0)" b
 	# Who leaves as the first has the next one look, because such a program wakes nobody [7].
 	listen c
@@ -178,18 +178,8 @@ mixed='zadd KEY 99999999999999 a 99999999999999 theirs;hset {KEY}:holders mode s
 @test "a place is later than all before it, also when the clock is set back" {
 	acquire a
 	listen b
-	acquire b x e 7777777777777777
-	matches "$(acquire c x e)" '^0 [0-9]+ 1 7777777777777778 '
-}
-
-@test "--replace-waiters: the older waiter is replaced, also when it comes back" {
-	acquire a
-	listen b
-	acquire b x er 100
-	matches "$(acquire c x er)" '^0 [0-9]+ 0 '
-	called 0
-	equal "$(acquire b x er 100)" "3 $RECORD"
-	equal "$(rcli zrange "{$KEY}:queue" 0 -1)" c
+	acquire b x 1 7777777777777777
+	matches "$(acquire c x 1)" '^0 [0-9]+ 1 7777777777777778 '
 }
 
 @test "a minimum hold: the lock stays with the record that it was given" {

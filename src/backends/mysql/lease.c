@@ -120,13 +120,12 @@ static void wake_listed(struct call *call, int64_t list[static CHANGE_COLUMNS])
 	}
 }
 
-/* Wake the first waiter. newer: "", or the record of one that has replaced it. */
-static void wake_waiters(struct call *call, const char *newer)
+/* Wake the first waiter. */
+static void wake_waiters(struct call *call)
 {
 	struct error ignored = { 0 };
 	int64_t list[CHANGE_COLUMNS];
 
-	call_set(call, SQL_TEXT("newer", newer));
 	request_change(call, sql_entries_waiters, TAKE_MS, list, &ignored);
 	wake_listed(call, list);
 }
@@ -162,7 +161,7 @@ static enum outcome renew_entry(struct mysql_backend *my, struct mysql_conn *con
 			      request->keep_ms ? my->base.timeout_ms : TAKE_MS, change, err);
 	/* With another record, the lease may end before the time that waiters know. */
 	if (outcome == OUTCOME_HELD && request->text)
-		wake_waiters(&call, "");
+		wake_waiters(&call);
 	return outcome;
 }
 
@@ -256,7 +255,7 @@ static int show_entries(struct mysql_backend *my, struct mysql_conn *conn,
 
 /* ---- taking the lock ---- */
 
-/* The columns of entries_try and entries_take. The record of a newer waiter is behind them. */
+/* The columns of entries_try and entries_take. */
 enum state {
 	TAKEN,
 	NUMBER,			/* the fence, if it is taken */
@@ -273,34 +272,28 @@ enum state {
 
 /* Run a statement that tries to take the lock, and make missing tables. */
 static enum outcome request_lock(const struct call *call, const char *sql,
-				 int64_t state[static STATE_COLUMNS], char **newer,
-				 struct error *err)
+				 int64_t state[static STATE_COLUMNS], struct error *err)
 {
 	struct mysql_conn *conn = call->conn;
 	/* A waiter has time. */
 	const int64_t limit_ms = call->request->queue ? call->my->base.timeout_ms : TAKE_MS;
 	MYSQL_RES *rows;
-	MYSQL_ROW row;
-	int slots, failed = mysql_persist(conn, sql, call->values, limit_ms, STATE_COLUMNS + 1,
-					  &rows, err);
+	int slots, failed = mysql_persist(conn, sql, call->values, limit_ms, STATE_COLUMNS, &rows,
+					  err);
 
 	memset(state, 0, STATE_COLUMNS * sizeof(state[0]));
 	state[LEFT_MS] = -1;
 	if (failed && mysql_is_missing(conn) && !mysql_make_tables(conn, err))
-		failed = mysql_persist(conn, sql, call->values, limit_ms, STATE_COLUMNS + 1, &rows,
+		failed = mysql_persist(conn, sql, call->values, limit_ms, STATE_COLUMNS, &rows,
 				       err);
 	if (failed)
 		return OUTCOME_ERROR;
-	row = mysql_fetch_row(rows);
-	if (row && row[STATE_COLUMNS] && row[STATE_COLUMNS][0])
-		*newer = memory_copy(row[STATE_COLUMNS]);
-	mysql_data_seek(rows, 0);
 	if (!mysql_numbers(rows, state, STATE_COLUMNS)) {
 		mysql_unexpected(conn, err);
 		return OUTCOME_ERROR;
 	}
-	if (state[TAKEN] || *newer)
-		return state[TAKEN] ? OUTCOME_HELD : OUTCOME_LOST;
+	if (state[TAKEN])
+		return OUTCOME_HELD;
 	slots = (int)state[OTHER_SLOTS];
 	return slots && !hold_mode_slots_agree(slots, call->request, err) ? OUTCOME_ERROR
 									  : OUTCOME_BUSY;
@@ -308,20 +301,17 @@ static enum outcome request_lock(const struct call *call, const char *sql,
 
 /* Take the lock with an entry, which is made if it is not there. */
 static enum outcome take_queued(struct call *call, int64_t late,
-				int64_t state[static STATE_COLUMNS], char **newer,
-				struct error *err)
+				int64_t state[static STATE_COLUMNS], struct error *err)
 {
 	const struct request *request = call->request;
 	enum outcome outcome;
 
 	call_set(call, SQL_INT("late", late));
-	outcome = request_lock(call, call->my->strategy->statements->take_sql, state, newer, err);
+	outcome = request_lock(call, call->my->strategy->statements->take_sql, state, err);
 	/* Waiters behind a shared hold may hold, too, and behind a slot if one is free. */
 	if (outcome == OUTCOME_HELD && (request->mode == HOLD_SHARED ||
 					state[BEFORE] + 1 < request->slots))
-		wake_waiters(call, "");
-	if (outcome == OUTCOME_BUSY && request->replaces && state[POSITION])
-		wake_waiters(call, request->text);
+		wake_waiters(call);
 	return outcome;
 }
 
@@ -371,10 +361,8 @@ static bool is_taken(struct mysql_backend *my, const struct request *request, bo
 	return taken;
 }
 
-/* Try to take the lock. LOST: a newer waiter has replaced ours, *newer, which the caller frees. */
 static enum outcome take_lock(struct mysql_backend *my, const struct request *request,
-			      int64_t state[static STATE_COLUMNS], char **newer,
-			      struct error *err)
+			      int64_t state[static STATE_COLUMNS], struct error *err)
 {
 	const char *try_sql = my->strategy->statements->try_sql;
 	const bool enters = !my->position;
@@ -385,14 +373,14 @@ static enum outcome take_lock(struct mysql_backend *my, const struct request *re
 
 	call_begin(&call, my, &my->conn, request);
 	if (enters && try_sql) {
-		outcome = request_lock(&call, try_sql, state, newer, err);
+		outcome = request_lock(&call, try_sql, state, err);
 		answered = outcome == OUTCOME_BUSY;
 		/* Without a wait, write nothing. Only the other statement compares slots. */
 		if (answered && !request->queue && state[EXCLUDED] && request->mode != HOLD_SLOT)
 			return outcome;
 	}
 	while (outcome == OUTCOME_BUSY) {
-		outcome = take_queued(&call, late, state, newer, err);
+		outcome = take_queued(&call, late, state, err);
 		if (outcome != OUTCOME_BUSY)
 			break;
 		my->check_ms = choose_check(my, state);
@@ -403,7 +391,7 @@ static enum outcome take_lock(struct mysql_backend *my, const struct request *re
 		fresh = false;
 		answered = true;
 		/* Wake the first waiter, or remove it if it is dead. */
-		wake_waiters(&call, "");
+		wake_waiters(&call);
 	}
 	if (outcome == OUTCOME_ERROR && (enters || mysql_contended(&my->conn)) &&
 	    is_taken(my, request, answered, err))
@@ -494,7 +482,7 @@ static enum outcome take_entry(struct mysql_backend *my, const struct request *r
 		return OUTCOME_BUSY;
 	}
 	grant->sent_ms = clock_boot_ms();
-	outcome = take_lock(my, request, state, &grant->newer, err);
+	outcome = take_lock(my, request, state, err);
 	my->position = outcome == OUTCOME_BUSY && request->queue ? state[POSITION] : 0;
 	my->fence = grant->fence = (uint64_t)state[NUMBER];
 	grant->ttl_ms = request->ttl_ms;
@@ -621,8 +609,13 @@ enum outcome lease_acquire(struct backend *backend, const struct request *reques
 
 	if (check_name(my, request->name, err))
 		return OUTCOME_ERROR;
-	if (my->conn.session)
-		return lease_renew(backend, request, grant, err);
+	if (my->conn.session) {
+		outcome = lease_renew(backend, request, grant, err);
+		if (outcome != OUTCOME_LOST)
+			return outcome;
+		door_drop(my);
+		return OUTCOME_ERROR;
+	}
 	if (door)
 		entry.ttl_ms = door_ttl_ms(request);
 	outcome = my->at_door ? OUTCOME_HELD : take_entry(my, &entry, grant, err);

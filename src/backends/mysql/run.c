@@ -44,9 +44,7 @@ void call_begin(struct call *call, struct mysql_backend *my, struct mysql_conn *
 	call_set(call, SQL_INT("keep", keep_us));
 	call_set(call, SQL_INT("alive", ALIVE_US));
 	call_set(call, SQL_INT("queue", request->queue));
-	call_set(call, SQL_INT("replaces", request->replaces && request->queue));
 	call_set(call, SQL_INT("place", my->position));
-	call_set(call, SQL_TEXT("newer", ""));
 	call_set(call, SQL_PART("conn", "conn"));
 	call_set(call, my->zone ? SQL_TEXT("zone", my->zone) : SQL_PART("zone", "DEFAULT"));
 }

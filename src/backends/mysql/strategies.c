@@ -28,7 +28,7 @@ static const struct mysql_statements shedlock = {
 	.tables = sql_entries_tables, .grants = sql_entries_grants
 
 const struct mysql_strategy mysql_strategies[] = {
-	{ .name = "lease", ENTRIES, .can = BACKEND_SHARED | BACKEND_SLOTS | BACKEND_REPLACES },
+	{ .name = "lease", ENTRIES, .can = BACKEND_SHARED | BACKEND_SLOTS },
 	{ .name = "insert", ENTRIES },
 	{ .name = "row", .statements = &entries, .door = &door_row, .can = BACKEND_SHARED,
 	  .tables = sql_row_tables, .grants = sql_row_grants },

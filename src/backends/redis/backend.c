@@ -9,9 +9,8 @@
  *	{<key>}:holders	hash: token -> fence, since, text of the holder
  *	{<key>}:fence	the last fence
  *	{<key>}:queue	sorted set: the tokens of the waiters by queued_at, the time of arrival
- *	{<key>}:waiters	hash: token -> queued_at, mode, replaces, text; "called" -> which waiter was
- *			called, and when
- *	{<key>}:newest	string: queued_at, token and text of the newest waiter that replaces others
+ *	{<key>}:waiters	hash: token -> queued_at, mode, text; "called" -> which waiter was called,
+ *			and when
  *	{<key>}:wake:<token>	the channel that this waiter listens to
  *
  * lua/ has the one script for all requests. A release frees the lock and calls the first waiter,
@@ -302,7 +301,7 @@ static struct backend *redis_open(const struct uri *uri, struct error *err)
 	struct redis_client *client = memory_new(1, sizeof(*client));
 
 	redis_client_init(client, 1);
-	client->base.can = BACKEND_SHARED | BACKEND_SLOTS | BACKEND_REPLACES;
+	client->base.can = BACKEND_SHARED | BACKEND_SLOTS;
 	if (!read_uri(client, uri, err))
 		return &client->base;
 	redis_close(&client->base);

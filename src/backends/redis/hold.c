@@ -336,7 +336,6 @@ int64_t redis_event(struct backend *backend)
 int redis_send_acquire(struct redis_client *client, const struct request *request, bool enqueue,
 		       uint64_t least, struct redis_call *call, struct error *err)
 {
-	static const char *const options[2][2] = { { "", "e" }, { "r", "er" } };
 	char ttl[TEXT_DIGITS_SIZE], mode[TEXT_DIGITS_SIZE], queued_at[TEXT_DIGITS_SIZE];
 	char fence[TEXT_DIGITS_SIZE];
 
@@ -347,7 +346,7 @@ int redis_send_acquire(struct redis_client *client, const struct request *reques
 	call->arguments[2] = request->text;
 	call->arguments[3] = redis_digits(client->queued_us, queued_at);
 	call->arguments[4] = redis_digits((int64_t)least, fence);
-	call->arguments[5] = options[request->replaces][enqueue];
+	call->arguments[5] = enqueue ? "1" : "0";
 	return redis_run(client, request->name, call, err);
 }
 
@@ -369,9 +368,6 @@ static enum outcome read_grant(struct redis_client *client, const struct request
 		else
 			hold_mode_slots_agree((int)e[1]->integer, request, err);
 		return OUTCOME_ERROR;
-	} else if (redis_has_shape(reply, "is") && e[0]->integer == 3) {
-		grant->newer = memory_copy(e[1]->str);
-		return OUTCOME_LOST;
 	} else if (redis_has_shape(reply, "iiisi") && e[0]->integer == 0) {
 		client->queued_us = strtoll(e[3]->str, NULL, 10);
 		grant->retry_ms = hold_retry_at(e[1]->integer, e[2]->integer == 0, e[4]->integer);
@@ -436,7 +432,7 @@ enum outcome redis_acquire(struct backend *backend, const struct request *reques
 	/* It has moved once more: do not sleep for long without a channel. */
 	if (outcome == OUTCOME_BUSY && request->queue && !count_listening(client))
 		grant->retry_ms = clock_boot_ms() + RECONNECT_MS;
-	if (outcome == OUTCOME_HELD || outcome == OUTCOME_LOST) {
+	if (outcome == OUTCOME_HELD) {
 		stop_listening(client);
 		/* A later wait begins at the end of the queue. */
 		client->queued_us = 0;

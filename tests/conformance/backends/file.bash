@@ -4,7 +4,6 @@
 
 FIFO=
 LEASES=
-LACKS=replace
 
 backend_prepare() {
 	URI=$FILE

@@ -7,7 +7,6 @@ source "$TOP/tests/lib/services/memory.bash"
 
 FIFO=1
 LEASES=1
-LACKS=replace
 
 setup_file() {
 	need socat

@@ -3,7 +3,7 @@
 # MySQL's GET_LOCK(), for run.bats.
 
 STRATEGY=advisory
-LACKS='shared slots replace waiters'
+LACKS='shared slots waiters'
 # shellcheck source=tests/conformance/backends/mysql-session.bash
 source "${BASH_SOURCE[0]%/*}/mysql-session.bash"
 

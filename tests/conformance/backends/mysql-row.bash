@@ -3,7 +3,7 @@
 # MySQL's row locks, for run.bats.
 
 STRATEGY=row
-LACKS='slots replace waiters'
+LACKS='slots waiters'
 # shellcheck source=tests/conformance/backends/mysql-session.bash
 source "${BASH_SOURCE[0]%/*}/mysql-session.bash"
 

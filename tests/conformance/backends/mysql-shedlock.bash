@@ -5,7 +5,7 @@
 
 FIFO=
 LEASES=1
-LACKS='shared slots names replace waiters'
+LACKS='shared slots names waiters'
 # shellcheck source=tests/mysql/mysql.bash
 source "$TOP/tests/mysql/mysql.bash"
 

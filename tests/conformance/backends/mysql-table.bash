@@ -3,7 +3,7 @@
 # MySQL's LOCK TABLES, for run.bats.
 
 STRATEGY=table
-LACKS='slots names replace waiters'
+LACKS='slots names waiters'
 # shellcheck source=tests/conformance/backends/mysql-session.bash
 source "${BASH_SOURCE[0]%/*}/mysql-session.bash"
 

@@ -4,7 +4,7 @@
 
 # shellcheck source=tests/conformance/backends/redis-redisson.bash
 source "${BASH_SOURCE[0]%/*}/redis-redisson.bash"
-LACKS='slots replace'
+LACKS=slots
 
 backend_prepare() {
 	URI="$REDIS?dialect=redisson&lock=readwrite&watchdog=3650d"

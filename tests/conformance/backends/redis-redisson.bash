@@ -4,7 +4,7 @@
 
 FIFO=1
 LEASES=1
-LACKS='shared slots replace'
+LACKS='shared slots'
 # shellcheck source=tests/redis/server.bash
 source "$TOP/tests/redis/server.bash"
 

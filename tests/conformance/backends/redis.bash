@@ -14,7 +14,7 @@ backend_prepare() {
 
 # leftovers: prints what is not a fence, and channels that somebody listens to
 leftovers() {
-	rcli --scan | grep -F -- "$LOCK" | grep -Ev '}:(fence|newest)$'
+	rcli --scan | grep -F -- "$LOCK" | grep -v '}:fence$'
 	rcli pubsub channels "*$LOCK*"
 }
 

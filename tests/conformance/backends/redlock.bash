@@ -4,7 +4,7 @@
 
 FIFO=
 LEASES=1
-LACKS='shared slots replace'
+LACKS='shared slots'
 # The nodes vote for no TTL that is longer than they say that they have been up.
 LONGEST_HOURS=11
 # shellcheck source=tests/redlock/redlock.bash

@@ -6,7 +6,7 @@
 source "${BASH_SOURCE[0]%/*}/zookeeper.bash"
 
 FIFO=
-LACKS='shared slots replace'
+LACKS='shared slots'
 
 backend_prepare() {
 	URI="zookeeper://127.0.0.1:$ZK_PORT?strategy=node"

@@ -6,7 +6,6 @@ FIFO=1
 LEASES=1
 SESSION=1
 TRANSACTION_FENCES=1
-LACKS=replace
 
 setup_file() {
 	zookeeper_for_file

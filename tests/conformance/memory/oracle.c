@@ -198,7 +198,6 @@ static const char *acquire_once(struct side *side, struct client *client)
 	interrupt_sleep(side->driver->local ? SLEEP_US : 0);
 	outcome = hold_acquire(client->backend, &client->request, &grant, &side->err);
 	interrupt_sleep(0);
-	free(grant.newer);
 	if (outcome == OUTCOME_ERROR) {
 		/* It is not known whether a row is left. */
 		client->backend->ops->release(client->backend, &client->request,

@@ -23,8 +23,6 @@ CREATE TABLE IF NOT EXISTS dlock_entries (
   expires BIGINT NOT NULL COMMENT 'microseconds since 1970, UTC',
   conn BIGINT UNSIGNED NOT NULL COMMENT 'the connection that sleeps, or that has the door; 0: at it',
   home VARBINARY(400) NOT NULL COMMENT 'the account and the server of conn',
-  replaces TINYINT NOT NULL COMMENT 'a newer waiter with --replace-waiters sends it away',
-  newer VARBINARY(800) NOT NULL COMMENT 'that waiter',
   owner VARBINARY(800) NOT NULL,
   PRIMARY KEY (strategy, name, place),
   UNIQUE KEY token (strategy, name, token)
@@ -58,20 +56,20 @@ NOT EXISTS (SELECT 1 FROM dlock_entries q WHERE strategy = {strategy} AND name =
 START TRANSACTION;
 {draw} AND {is_empty} {draw_end}
 INSERT INTO dlock_entries
-    (strategy, name, place, token, mode, fence, expires, conn, home, replaces, newer, owner)
+    (strategy, name, place, token, mode, fence, expires, conn, home, owner)
   SELECT {strategy}, {name}, LAST_INSERT_ID(), {token}, {mode}, LAST_INSERT_ID(), {now} + {ttl},
-    CONNECTION_ID(), @home, 0, '', {owner} FROM DUAL
+    CONNECTION_ID(), @home, {owner} FROM DUAL
   WHERE ROW_COUNT() > 0 AND NOT {read_only} AND {is_empty};
 SET @taken = ROW_COUNT();
 COMMIT;
 SELECT @taken AND COALESCE(MAX(token = {token} AND fence = LAST_INSERT_ID()), 0), LAST_INSERT_ID(),
-  SUM(token = {token}) = 0 AND SUM({mode} = 0 OR mode <> {mode}) > 0, 0, 0, 0, -1, 0, 0, 0, ''
+  SUM(token = {token}) = 0 AND SUM({mode} = 0 OR mode <> {mode}) > 0, 0, 0, 0, -1, 0, 0, 0
   FROM dlock_entries WHERE {lock} AND fence > 0 AND expires > {now};
 
 -- name: with_before
 -- Entries w, each with the entries q before it.
 dlock_entries w LEFT JOIN dlock_entries q
-    ON q.strategy = w.strategy AND q.name = w.name AND q.place < w.place AND q.newer = ''
+    ON q.strategy = w.strategy AND q.name = w.name AND q.place < w.place
   WHERE w.strategy = {strategy} AND w.name = {name}
 
 -- name: may_hold
@@ -83,46 +81,41 @@ COUNT(q.place) = 0 OR w.mode <> 0 AND SUM(q.mode <> w.mode) = 0 AND
 -- Adds an entry, unless this token has one, and takes the lock if the entries before it allow this.
 -- Expired entries are deleted, because a clock that is set back would revive them. An earlier
 -- request of this token, whose answer was lost, may have taken the lock: then its lease is
--- extended. A waiter that was replaced removes its entry. With --replace-waiters it replaces older
--- waiters that have this option, too.
+-- extended.
 START TRANSACTION;
 {draw} {draw_end}
 DELETE FROM dlock_entries WHERE {lock} AND (expires <= {now} OR place = {late} AND fence = 0);
 INSERT INTO dlock_entries
-    (strategy, name, place, token, mode, fence, expires, conn, home, replaces, newer, owner)
+    (strategy, name, place, token, mode, fence, expires, conn, home, owner)
   SELECT {strategy}, {name}, LAST_INSERT_ID(), {token}, {mode}, 0, {now} + {alive},
-    CONNECTION_ID(), @home, {replaces}, '', {owner} FROM DUAL WHERE NOT {read_only}
+    CONNECTION_ID(), @home, {owner} FROM DUAL WHERE NOT {read_only}
   ON DUPLICATE KEY UPDATE conn = CONNECTION_ID(), home = @home,
     expires = GREATEST(dlock_entries.expires, {now} + {alive});
-UPDATE dlock_entries w JOIN dlock_entries q
-    ON q.strategy = w.strategy AND q.name = w.name AND q.place < w.place
-  SET q.newer = {owner} WHERE {replaces} AND w.strategy = {strategy} AND w.name = {name} AND
-    w.token = {token} AND q.fence = 0 AND q.replaces AND q.newer = '';
-SELECT MAX(w.place), MAX(w.fence), MAX(w.newer), {now} + {ttl}, COUNT(q.place), {may_hold},
+SELECT MAX(w.place), MAX(w.fence), {now} + {ttl}, COUNT(q.place), {may_hold},
     SUM(q.fence = 0), SUM(q.home <> @home), MIN(IF(q.fence = 0, q.place, NULL)),
     MAX(IF(q.fence > 0 AND q.mode > 0 AND q.mode <> {mode}, q.mode, 0))
-  INTO @place, @fence, @newer, @until, @before, @may, @waiting, @foreign, @first, @slots
+  INTO @place, @fence, @until, @before, @may, @waiting, @foreign, @first, @slots
   FROM {with_before} AND w.token = {token};
 UPDATE dlock_entries SET fence = IF(fence > 0, fence, LAST_INSERT_ID()), expires = @until
-  WHERE {lock} AND place = @place AND newer = '' AND (fence > 0 OR @may) AND NOT {read_only};
+  WHERE {lock} AND place = @place AND (fence > 0 OR @may) AND NOT {read_only};
 DELETE FROM dlock_entries WHERE {lock} AND place = @place AND fence = 0 AND
-  (NOT {queue} OR newer <> '' OR {mode} > 0 AND @slots > 0);
+  (NOT {queue} OR {mode} > 0 AND @slots > 0);
 COMMIT;
 SELECT (SELECT COUNT(*) FROM dlock_entries
     WHERE {lock} AND place = @place AND fence > 0 AND expires = @until),
   IF(@fence > 0, @fence, LAST_INSERT_ID()), 0, @place, @before, COALESCE(@waiting, 0), -1,
   COALESCE(@foreign, 0), COALESCE(@slots, 0),
   IF(@may OR @first IS NULL, 0,
-    (SELECT IF({may_hold}, @first, 0) FROM {with_before} AND w.place = @first)), @newer;
+    (SELECT IF({may_hold}, @first, 0) FROM {with_before} AND w.place = @first));
 
 -- name: sleep_ms
-IF(MAX(w.newer) = '' AND NOT ({may_hold}), LEAST({sleep},
+IF(NOT ({may_hold}), LEAST({sleep},
   IF(SUM(q.fence = 0) > 0, {sleep}, GREATEST(MIN(q.expires) - {now}, 0) DIV 1000 + 2)), 0)
 
 -- name: entries_sleep
 -- Sleeps until KILL QUERY ends it, or for {sleep} ms; behind holders alone, no longer than the first
 -- lease, which may have become shorter since the last request. Does not sleep if the entry may hold,
--- is gone or was replaced since then, or names an earlier connection, which nobody can wake. It is
+-- is gone since then, or names an earlier connection, which nobody can wake. It is
 -- alone in its packet, because KILL QUERY between two statements of one packet would drop the rest
 -- without an error. The columns: was it interrupted, and how long is the sleep without that? One on
 -- another connection, where a proxy has led it, does not sleep, and has all of it in this column.
@@ -131,10 +124,9 @@ SELECT /* dlock sleep {token} */ SLEEP({sleep_ms} / 1000), IF(COUNT(w.place), {s
 
 -- name: entries_waiters
 -- Gives the positions of the first two waiters of this home, behind the number of rows that the
--- statement before it has changed. With {newer}, those that this waiter has replaced, and otherwise
--- those that may get the lock.
+-- statement before it has changed.
 SELECT ROW_COUNT(), @conn, MIN(place), MAX(place) FROM (SELECT place FROM dlock_entries q
-  WHERE {lock} AND fence = 0 AND home = @home AND newer = {newer} ORDER BY place LIMIT 2) w;
+  WHERE {lock} AND fence = 0 AND home = @home ORDER BY place LIMIT 2) w;
 
 -- name: entries_wake
 -- Interrupts the waiter at {place}, if it sleeps for the lock. Returns whether to repeat this,
@@ -172,9 +164,9 @@ SELECT COUNT(*) = 0 FROM dlock_entries
 SELECT COUNT(*) FROM dlock_entries WHERE {lock} AND place = {place} FOR UPDATE;
 
 -- name: dead
--- A waiter whose connection is gone. Keeps a replaced one, which reads this when it is back.
+-- A waiter whose connection is gone.
 q.strategy = {strategy} AND q.name = {name} AND q.place <= {place} AND q.fence = 0 AND
-  q.newer = '' AND NOT {entries_there}
+  NOT {entries_there}
 
 -- name: entries_remove_dead
 -- Removes the first dead waiter up to the last one that was woken. Locks only this one, because a
@@ -208,7 +200,7 @@ SET @now = {now};
 SELECT n.fence, IF(q.conn > 0, q.fence, 0), q.mode, HEX(q.token), (q.expires - @now) DIV 1000,
     GREATEST(0, @now - IF(q.fence > 0, q.fence, q.place)) DIV 1000, q.owner, q.token = {token}, {there}
   FROM dlock_names n LEFT JOIN dlock_entries q
-    ON q.strategy = n.strategy AND q.name = n.name AND q.expires > @now AND q.newer = ''
+    ON q.strategy = n.strategy AND q.name = n.name AND q.expires > @now
   WHERE n.strategy = {strategy} AND n.name = {name}
   ORDER BY q.fence = 0 OR q.conn = 0, q.place;
 

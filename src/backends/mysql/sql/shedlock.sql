@@ -55,7 +55,7 @@ UPDATE /* {token} */ shedlock SET lock_until = TIMESTAMPADD(MICROSECOND, {ttl}, 
 UPDATE /* {token} */ shedlock SET lock_until = TIMESTAMPADD(MICROSECOND, {ttl}, UTC_TIMESTAMP(3))
   WHERE {shedlock_is_ours} AND NOT {read_only};
 SELECT MAX(LEFT(locked_by, 38) = {shedlock_by}), MAX({shedlock_fence}), 0, 0, 0, 0,
-    COALESCE(MAX(TIMESTAMPDIFF(MICROSECOND, UTC_TIMESTAMP(6), lock_until)) DIV 1000, -1), 0, 0, 0, ''
+    COALESCE(MAX(TIMESTAMPDIFF(MICROSECOND, UTC_TIMESTAMP(6), lock_until)) DIV 1000, -1), 0, 0, 0
   FROM shedlock WHERE {shedlock_is_held};
 
 -- name: shedlock_renew

@@ -3,10 +3,8 @@
 -- owner), and then:
 --
 --	acquire  TTL (ms), mode, record, queued_at ('0': not known yet), least fence ('0': this
---		 server's clock gives one), options ('e': enqueue; 'r': replace older waiters that
---		 have this option, too)
---		 -> {1, fence}; {2, N}: held with N slots; {3, record}: replaced by a newer waiter;
---		 {0, lease left (ms; -1: no end), waiters ahead (-1: not enqueued), queued_at,
+--		 server's clock gives one), enqueues ('1': stay in the queue when the lock is taken)
+--		 -> {1, fence}; {2, N}: held with N slots; {0, lease left (ms; -1: no end), waiters ahead (-1: not enqueued), queued_at,
 --		 foreign (1: another program holds it), digest of a holder, its age (ms), its TTL
 --		 (ms)}
 --	renew    TTL (ms), record ('': as it is)

@@ -3,7 +3,7 @@
 -- tried within GRANT is passed by the next one, which is called for that time. A waiter without a
 -- listener on its channel is dead.
 
--- ---- records: of a holder 'FENCE SINCE TEXT', of a waiter 'QUEUED_AT MODE REPLACES TEXT'
+-- ---- records: of a holder 'FENCE SINCE TEXT', of a waiter 'QUEUED_AT MODE TEXT'
 
 -- Fence, since when (us) and text of a holder; nil: another program's.
 local function holder(who)
@@ -15,7 +15,7 @@ local function set_holder(number, since, text)
 end
 
 local function waiter(who)
-  return string.match(redis.call('HGET', waiters, who) or '', '^(%d+) (%w+) (%d) (.*)$')
+  return string.match(redis.call('HGET', waiters, who) or '', '^(%d+) (%w+) (.*)$')
 end
 
 local function leave(who)
@@ -86,26 +86,6 @@ local function call(changed)
   if second and waiter(second) then publish(channel .. second, GRANT + 5) end
 end
 
--- ---- waiters that replace older ones
-
--- The queued_at, token and text of the newest one. The key seldom exists, so it is not in KEYS: in
--- a cluster, a script with a missing key in KEYS is refused while its slot moves. It outlives the
--- queue, because an older waiter may be back after a lost connection.
-local newest = (string.gsub(fence, ':fence$', ':newest'))
-
-local function become_newest(queued_at, text)
-  redis.call('SET', newest, table.concat({digits(queued_at), token, text}, ' '), 'EX',
-             FENCE_SECONDS)
-  for _, who in ipairs(all_waiters()) do
-    local came, _, replaces = waiter(who)
-    if replaces == '1' and tonumber(came) < queued_at then
-      leave(who)
-      publish(channel .. who, '0')
-    end
-  end
-  call(true)
-end
-
 -- ---- the requests
 
 local function take(mine, wanted, ms, text, least)
@@ -126,32 +106,19 @@ local function take(mine, wanted, ms, text, least)
   return {1, number}
 end
 
-local function acquire(ms, wanted, text, queued_at, least, options)
+local function acquire(ms, wanted, text, queued_at, least, enqueues)
   local came, mine, in_order = tonumber(queued_at), own_mode(), least == '0'
-  local replaces, enqueues = not mine and string.find(options, 'r'), string.find(options, 'e')
   -- A waiter may try when the memory is full.
   if redis.call('HGET', waiters, token) then keep_fence() end
   if other_slots(wanted) then return {2, other_slots(wanted)} end
-  local newest_at = 0
-  if replaces then
-    local at_us, who, its_text = string.match(redis.call('GET', newest) or '',
-                                              '^(%d+) (%w+) (.*)$')
-    newest_at = tonumber(at_us or '0')
-    if came > 0 and newest_at >= came and who ~= token then
-      leave(token)
-      return {3, its_text}
-    end
-  end
   local first, ahead = head(), -1
   local takes = mine or room(wanted) and (not in_order or not first or first == token)
   -- Later than all that came before, even when this server's clock was set back.
-  if came == 0 and options ~= '' then came = math.max(last_place() + 1, newest_at + 1, now_us) end
-  if replaces and (takes or enqueues) and newest_at < came then become_newest(came, text) end
+  if came == 0 and enqueues == '1' then came = math.max(last_place() + 1, now_us) end
   if takes then return take(mine, mine or wanted, ms, text, least) end
-  if enqueues then
+  if enqueues == '1' then
     ahead = enqueue(digits(came))
-    redis.call('HSET', waiters, token,
-               table.concat({digits(came), wanted, replaces and '1' or '0', text}, ' '))
+    redis.call('HSET', waiters, token, table.concat({digits(came), wanted, text}, ' '))
     redis.call('PEXPIRE', waiters, QUEUE)
   end
   if in_order and first then call() end
@@ -210,7 +177,7 @@ local function show()
     table.insert(holds, row)
   end
   for _, who in ipairs(all_waiters()) do
-    local came, wanted, _, text = waiter(who)
+    local came, wanted, text = waiter(who)
     if (came or describe(who) ~= '') and listens(who) then
       table.insert(waits, show_row(who, wanted, came, text))
     end
