@@ -49,7 +49,7 @@ static struct backend *file_open(const struct uri *uri, struct error *err)
 	file->base.session = true;
 	file->base.can = BACKEND_SHARED | BACKEND_SLOTS;
 	file->directory = memory_copy(directory);
-	file->lock = (struct file_lock){ .file = file, .fd = -1, .owner_fd = -1 };
+	file->lock = (struct file_lock){ .file = file, .fd = -1 };
 	return &file->base;
 }
 

@@ -25,7 +25,6 @@
 /* The bytes are far behind the largest file. */
 _Static_assert(sizeof(off_t) >= sizeof(int64_t), "needs -D_FILE_OFFSET_BITS=64");
 #define RECORD_BYTE(number) (FILE_SECTION_BYTE + 1 + (number))
-#define OWNER_BYTE(number) (2 * FILE_SECTION_BYTE + (number))
 
 /* O_NONBLOCK: a FIFO must not block us. */
 #define OPEN_FLAGS (O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC | O_NOCTTY)
@@ -121,11 +120,9 @@ int file_lock_open(struct file_lock *lock, const char *name, bool make, struct e
 
 void file_lock_close(struct file_lock *lock)
 {
-	if (lock->owner_fd >= 0)
-		close(lock->owner_fd);
 	if (lock->fd >= 0)
 		close(lock->fd);
-	lock->fd = lock->owner_fd = -1;
+	lock->fd = -1;
 	free(lock->path);
 	lock->path = NULL;
 }
@@ -180,16 +177,11 @@ void file_lock_leave(const struct file_lock *lock)
 
 /*
  * Lock the byte of record 0 for reading, because two holds may have it for a moment: the guard of a
- * run frees only flock(), and its supervisor frees the byte later. For any record, the owner's byte
- * is freed when the processes of the hold before end.
+ * run frees only flock(), and its supervisor frees the byte later.
  */
-int file_lock_claim(struct file_lock *lock, int number, struct error *err)
+int file_lock_claim(const struct file_lock *lock, int number, struct error *err)
 {
-	lock->owner_fd = open(lock->path, OPEN_FLAGS);
-	if (lock->owner_fd < 0)
-		return cannot_open(lock, err);
-	if (!set_lock(lock->fd, number ? F_WRLCK : F_RDLCK, RECORD_BYTE(number), 1) &&
-	    !set_lock(lock->owner_fd, F_RDLCK, OWNER_BYTE(number), 1))
+	if (!set_lock(lock->fd, number ? F_WRLCK : F_RDLCK, RECORD_BYTE(number), 1))
 		return 0;
 	return report_refused(lock, err);
 }
@@ -233,11 +225,10 @@ static enum file_taken probe_flock(const struct file_lock *lock)
 	return shared ? FILE_SHARED : FILE_FREE;
 }
 
-static void add_hold(struct file_state *state, const struct file_record *record, bool owned)
+static void add_hold(struct file_state *state, const struct file_record *record)
 {
 	state->holds = memory_resize(state->holds, (size_t)state->count + 1, sizeof(*state->holds));
-	state->holds[state->count] = *record;
-	state->holds[state->count++].owned = owned;
+	state->holds[state->count++] = *record;
 }
 
 /* Read a record. Its hold counts only if its mode fits the lock on the file. */
@@ -249,7 +240,7 @@ static void scan_record(const struct file_lock *lock, struct file_state *state, 
 	if (state->taken != (number ? FILE_SHARED : FILE_TAKEN))
 		return;
 	if (is_locked(lock, RECORD_BYTE(number), 1))
-		add_hold(state, record, is_locked(lock, OWNER_BYTE(number), 1));
+		add_hold(state, record);
 	else if (number && !state->free_number)
 		state->free_number = number;
 }
@@ -267,7 +258,7 @@ void file_lock_scan(const struct file_lock *lock, struct file_state *state)
 		state->free_number = number;
 	/* A shell may have emptied the file. Each holder writes its record when it renews. */
 	if (state->taken == FILE_SHARED && is_locked(lock, RECORD_BYTE(number), FILE_RECORDS))
-		add_hold(state, &record, true);
+		add_hold(state, &record);
 }
 
 int file_inspect(const struct file_backend *file, const char *name, struct file_lock *lock,
@@ -276,7 +267,7 @@ int file_inspect(const struct file_backend *file, const char *name, struct file_
 	int failed;
 
 	*state = (struct file_state){ .taken = FILE_FREE };
-	*lock = (struct file_lock){ .file = file, .fd = -1, .owner_fd = -1 };
+	*lock = (struct file_lock){ .file = file, .fd = -1 };
 	failed = file_lock_open(lock, name, false, err);
 	if (failed)
 		return failed < 0 ? -1 : 0;

@@ -6,14 +6,12 @@
  *			excludes these.
  *	a hold's byte	locked as long as the hold with this record is alive. Others can read
  *			this without a lock of their own.
- *	an owner's byte	locked as long as dlock's own processes are alive, too: over another open
- *			file description, which the command does not inherit.
  *	a section byte	locked by a process that reads or changes records, for the time of some
  *			reads and writes.
  *
- * The bytes are far behind all records. All these locks but the owner's belong to one open file
- * description, so they end together: with its last descriptor, or in file_lock_free(). A process
- * that acquires the lock calls
+ * The bytes are far behind all records. All these locks belong to one open file description, so they
+ * end together: with its last descriptor, or in file_lock_free(). A process that acquires the lock
+ * calls
  *
  *	file_lock_open flock() file_lock_enter file_lock_claim file_lock_leave
  *
@@ -53,7 +51,6 @@ struct file_record {
 	int slots;
 	pid_t pid;		/* 0: not known */
 	char text[HOLDER_TEXT_SIZE];	/* request->text */
-	bool owned;		/* not stored: its owner's byte is locked */
 };
 
 /* Read the usable part of a record, which anybody may have written. False: the file ends before. */
@@ -67,7 +64,6 @@ int file_record_write(const struct file_record *record, int fd, int number);
 struct file_lock {
 	const struct file_backend *file;	/* it has the directory and the timeout */
 	int fd;			/* -1: not open */
-	int owner_fd;		/* has the owner's byte; -1: not open */
 	char *path;		/* between file_lock_open() and file_lock_close() */
 };
 
@@ -115,8 +111,8 @@ bool file_lock_current(const struct file_lock *lock);
 int file_lock_enter(const struct file_lock *lock, struct error *err);
 void file_lock_leave(const struct file_lock *lock);
 
-/* Lock the bytes of a record. Returns 0, or -1 and sets *err. */
-int file_lock_claim(struct file_lock *lock, int number, struct error *err);
+/* Lock the byte of a record. Returns 0, or -1 and sets *err. */
+int file_lock_claim(const struct file_lock *lock, int number, struct error *err);
 
 /* Free the lock for all processes that share the description, and wake those who wait for it. */
 void file_lock_free(const struct file_lock *lock, enum hold_mode mode);

@@ -64,10 +64,6 @@ static void add_hold(struct rows *rows, const struct file_record *hold, const ch
 	/* The clock may have been set back since. */
 	const int64_t age_ms = clock_wall_ms() - (int64_t)(hold->fence / 1000);
 
-	/* A process of its command has inherited the descriptor. */
-	if (!hold->owned)
-		snprintf(row->holder.note, sizeof(row->holder.note),
-			 "dlock was killed, and leftovers hold the lock");
 	memcpy(row->id, hold->id, sizeof(hold->id));
 	row->mine = !strcmp(hold->id, id);
 	row->mode = hold->mode;
