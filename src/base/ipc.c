@@ -9,40 +9,28 @@
 
 #include "error.h"
 
-/* call * CALL_BIT + errnum of the first failure; 0: none. */
+/* errno of the first failure; 0: none. */
 static _Atomic int no_failure, *failure = &no_failure;
-#define CALL_BIT 0x10000
 
 void ipc_share_failure(_Atomic int *shared)
 {
 	failure = shared;
 }
 
-void ipc_record_failure(enum ipc_call call, int errnum)
-{
-	int none = 0;
-
-	atomic_compare_exchange_strong(failure, &none, (int)call * CALL_BIT + errnum);
-}
-
 bool ipc_has_failed(struct error *err)
 {
-	static const char *const names[] = {
-		[IPC_SENDMSG] = "between dlock's processes: sendmsg",
-		[IPC_RECVMSG] = "between dlock's processes: recvmsg",
-		[IPC_FORK] = "cannot start the command: fork",
-		[IPC_TIMER] = "cannot guard the command: timer_create",
-	};
 	const int first = atomic_load(failure);
 
 	if (first && err)
-		error_set(err, ERROR_INTERNAL, first % CALL_BIT, "%s", names[first / CALL_BIT]);
+		error_set(err, ERROR_INTERNAL, first, "dlock's processes cannot exchange messages");
 	return first != 0;
 }
 
-/* Translate errno after call has failed. */
-static enum ipc_result classify_error(enum ipc_call call)
+/* Translate errno after a call has failed. */
+static enum ipc_result classify_error(void)
 {
+	int none = 0;
+
 	switch (errno) {
 	case EAGAIN:
 	case EINTR:
@@ -51,7 +39,7 @@ static enum ipc_result classify_error(enum ipc_call call)
 	case ECONNRESET:
 		return IPC_GONE;
 	default:
-		ipc_record_failure(call, errno);
+		atomic_compare_exchange_strong(failure, &none, errno);
 		return IPC_FAILED;
 	}
 }
@@ -78,8 +66,7 @@ enum ipc_result ipc_send(int fd, const void *message, size_t size, int flags, in
 		control->cmsg_len = CMSG_LEN(sizeof(passed_fd));
 		memcpy(CMSG_DATA(control), &passed_fd, sizeof(passed_fd));
 	}
-	return sendmsg(fd, &header, flags | MSG_NOSIGNAL) >= 0 ? IPC_DONE
-							       : classify_error(IPC_SENDMSG);
+	return sendmsg(fd, &header, flags | MSG_NOSIGNAL) >= 0 ? IPC_DONE : classify_error();
 }
 
 enum ipc_result ipc_receive(int fd, void *message, size_t size, int flags, int *passed)
@@ -99,14 +86,14 @@ enum ipc_result ipc_receive(int fd, void *message, size_t size, int flags, int *
 	if (length < 0 && errno == ECONNRESET)
 		length = recvmsg(fd, &header, flags | MSG_CMSG_CLOEXEC);
 	if (length < 0)
-		return classify_error(IPC_RECVMSG);
+		return classify_error();
 	control = passed ? CMSG_FIRSTHDR(&header) : NULL;
 	/* The descriptor, or the pid that struct ucred begins with. */
 	if (control)
 		memcpy(passed, CMSG_DATA(control), sizeof(*passed));
 	if (passed && header.msg_flags & MSG_CTRUNC) {
-		ipc_record_failure(IPC_RECVMSG, EMFILE);
-		return IPC_FAILED;
+		errno = EMFILE;
+		return classify_error();
 	}
 	return length == (ssize_t)size ? IPC_DONE : IPC_GONE;
 }

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Messages between dlock's processes, over SOCK_SEQPACKET pairs. A failure to send or receive one
- * ends the run, as does the failure of a call that a guard needs. The process that fails records
- * the call and the error number in shared memory, and ends. The supervisor reads the record.
+ * ends the run: the first error number is recorded in shared memory, where each process reads it.
  *
  * Calling sequence: ipc_share_failure() by the supervisor before the first fork; then all others,
  * in any process.
@@ -19,17 +18,11 @@ enum ipc_result {
 	IPC_DONE,
 	IPC_LATER,		/* no message, or no room for one; or a signal or a time-out */
 	IPC_GONE,		/* the peer has closed its end, or sent something else */
-	IPC_FAILED,		/* the failure is recorded */
+	IPC_FAILED,		/* errno, which is recorded, too */
 };
-
-/* The calls whose failure is recorded. */
-enum ipc_call { IPC_SENDMSG = 1, IPC_RECVMSG, IPC_FORK, IPC_TIMER };
 
 /* Let this process and its children record the first failure in *failure, which is 0. */
 void ipc_share_failure(_Atomic int *failure);
-
-/* Record that call has failed with this error number. */
-void ipc_record_failure(enum ipc_call call, int errnum);
 
 /* Has any process recorded a failure? Then *err, unless NULL, gets ERROR_INTERNAL. */
 bool ipc_has_failed(struct error *err);

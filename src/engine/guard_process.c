@@ -88,7 +88,15 @@ static bool has_local_lock(const struct guarding *g)
 static bool is_unused(const struct guarding *g)
 {
 	return atomic_load(&g->s->shared->exec_failure) ||
-	       atomic_load(&g->s->shared->contain_failure);
+	       atomic_load(&g->s->shared->start_failed);
+}
+
+/* Record that no command is started, because a call has failed. Returns -1. */
+static int fail_to_start(const struct guarding *g, const char *what)
+{
+	error_set(&g->s->shared->start_error, ERROR_INTERNAL, errno, "%s", what);
+	atomic_store(&g->s->shared->start_failed, true);
+	return -1;
 }
 
 /* ---- events to the supervisor ---- */
@@ -248,8 +256,7 @@ static void __attribute__((noreturn)) command_main(struct guarding *g, pid_t gua
 }
 
 /*
- * Start the command, and set g->child. Returns 0, or -1 with exec_failure or after
- * ipc_record_failure().
+ * Start the command, and set g->child. Returns 0, or -1 with exec_failure or start_failed.
  */
 static int start_command(struct guarding *g, bool foreground)
 {
@@ -265,10 +272,8 @@ static int start_command(struct guarding *g, bool foreground)
 		command_main(g, guard, foreground);
 	if (!has_end)
 		kernel_timer_set(&g->kill_timer, CLOCK_NEVER);
-	if (child < 0) {
-		ipc_record_failure(IPC_FORK, errno);
-		return -1;
-	}
+	if (child < 0)
+		return fail_to_start(g, "cannot start the command: fork");
 	record_command(g, child);
 	g->child = child;
 	if (!is_unused(g))
@@ -360,8 +365,7 @@ static void reap_in_namespace(int report_fd, pid_t command)
 static int fail_to_contain(struct guarding *g)
 {
 	g->child = 0;
-	atomic_store(&g->s->shared->contain_failure, errno);
-	return -1;
+	return fail_to_start(g, "--contain: this system gives no PID namespace");
 }
 
 static void __attribute__((noreturn)) fail_and_exit(struct guarding *g)
@@ -422,7 +426,7 @@ static pid_t fork_into(unsigned long namespaces)
 
 /*
  * Fork the init of a new PID namespace, which starts the command there, and set g->child and
- * g->report_fd. Returns 0, or -1 with contain_failure.
+ * g->report_fd. Returns 0, or -1 with start_failed.
  */
 static int start_contained(struct guarding *g, bool foreground)
 {
@@ -705,7 +709,7 @@ static void await_order(struct guarding *g)
 	struct guard_order order;
 	int64_t start_by_ms;
 
-	while (received == IPC_LATER && !ipc_has_failed(NULL))
+	while (received == IPC_LATER)
 		received = ipc_receive(g->fd, &order, sizeof(order), 0, &g->hold_fd);
 	if (received != IPC_DONE || order.type != GUARD_ORDER_RUN)
 		_exit(0);
@@ -893,9 +897,13 @@ void guard_main(const struct supervisor *s, int fd)
 	setpgid(0, 0);
 	prctl(PR_SET_NAME, "dlock-guard");
 	prctl(PR_SET_CHILD_SUBREAPER, 1);
+	/* That of a guard before this one. */
+	atomic_store(&s->shared->start_failed, false);
 	if (kernel_timer_open(&g.wake_timer, CLOCK_BOOTTIME, SIGCONT, WAKE_AGAIN_MS) ||
-	    kernel_timer_open(&g.kill_timer, CLOCK_BOOTTIME, SIGKILL, 0))
-		ipc_record_failure(IPC_TIMER, errno);
+	    kernel_timer_open(&g.kill_timer, CLOCK_BOOTTIME, SIGKILL, 0)) {
+		fail_to_start(&g, "cannot guard the command: timer_create");
+		_exit(0);
+	}
 	await_order(&g);
 	begin_limit(&g);
 	/* A limit of --max-run begins now. */

@@ -80,6 +80,7 @@ int keeper_socket_ask(enum keeper_verb verb, const struct request *request, uint
 				      .mode = request->mode, .slots = request->slots };
 	const int fd = connect_to_keeper(request->token, timeout_ms);
 	enum ipc_result result = IPC_LATER;
+	int errnum;
 
 	if (fd < 0 && errno != EAGAIN)
 		return 1;
@@ -89,6 +90,7 @@ int keeper_socket_ask(enum keeper_verb verb, const struct request *request, uint
 		result = ipc_send(fd, &query, sizeof(query), 0, -1);
 	if (result == IPC_DONE)
 		result = ipc_receive(fd, reply, sizeof(*reply), share ? MSG_PEEK : 0, NULL);
+	errnum = errno;
 	if (result == IPC_DONE && share && reply->outcome == OUTCOME_HELD)
 		*share = fd;
 	else if (fd >= 0)
@@ -100,8 +102,8 @@ int keeper_socket_ask(enum keeper_verb verb, const struct request *request, uint
 		/* The daemon has just ended: ask the backend. */
 		return 1;
 	case IPC_FAILED:
-		ipc_has_failed(err);
-		return -1;
+		return error_set(err, ERROR_INTERNAL, errnum,
+				 "cannot ask the keeper process of this lock");
 	case IPC_LATER:
 		break;
 	}

@@ -163,16 +163,15 @@ static void report_stuck(struct supervisor *s, pid_t pid)
 static void check_unused(struct supervisor *s)
 {
 	const int exec_failure = atomic_load(&s->shared->exec_failure);
-	const int contain_failure = atomic_load(&s->shared->contain_failure);
+	const bool start_failed = atomic_load(&s->shared->start_failed);
 
-	s->reaped |= exec_failure || contain_failure;
+	s->reaped |= exec_failure || start_failed;
 	if (exec_failure) {
 		s->result->end = RUN_EXEC_FAILED;
 		s->result->error.errnum = exec_failure;
-	} else if (contain_failure) {
+	} else if (start_failed) {
 		s->result->end = RUN_FAILED;
-		error_set(&s->result->error, ERROR_INTERNAL, contain_failure, "--contain: this "
-			  "system gives no PID namespace");
+		s->result->error = s->shared->start_error;
 	}
 }
 
@@ -252,7 +251,6 @@ static bool handle_guard(struct supervisor *s, const struct guard_event *event)
 	}
 	if (!event->last)
 		return true;
-	check_unused(s);
 	handle_endings(s);
 	s->ended = true;
 	return false;
@@ -400,6 +398,7 @@ static void run_command(struct supervisor *s)
 		if (clock_boot_ms() >= force_at(s))
 			break;
 	}
+	check_unused(s);
 	/* A guard that was killed by its timer has not reported why. */
 	if (!s->ended && clock_boot_ms() >= stop_of(s).term_ms)
 		supervisor_expire(s);

@@ -15,6 +15,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "base/error.h"
 #include "lock/lease.h"
 
 /*
@@ -70,7 +71,8 @@ struct shared {
 	_Atomic bool succeeded;		/* by the guard: the command ended by itself, with 0 */
 	/* Why no command was executed, by the process that was to become it: errno, or 0. */
 	_Atomic int exec_failure;
-	_Atomic int contain_failure;	/* there is no namespace for --contain */
+	struct error start_error;	/* why none was started, by the guard; once start_failed */
+	_Atomic bool start_failed;
 	_Atomic int64_t guard_dies_ms;	/* the kernel kills the guard then; CLOCK_NEVER: never */
 	_Atomic int64_t guard_due_ms;	/* it kills the tree, and acts again by then; 0: not yet */
 	_Atomic int command;		/* pid of the command; 0: not started yet */

@@ -588,7 +588,9 @@ static enum acquired wait_for_lock(struct supervisor *s)
 			acquired = handle_acquiring(s, &event);
 		}
 		supervisor_check_guard(s);
-		if (acquired == ACQUIRED_NOT_YET && ipc_has_failed(&err))
+		if (acquired == ACQUIRED_NOT_YET && atomic_load(&s->shared->start_failed))
+			acquired = supervisor_fail(s, &s->shared->start_error);
+		else if (acquired == ACQUIRED_NOT_YET && ipc_has_failed(&err))
 			acquired = supervisor_fail(s, &err);
 		if (acquired != ACQUIRED_NOT_YET)
 			break;

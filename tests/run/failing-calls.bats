@@ -106,7 +106,7 @@ has_reason() {
 	case $1.$2 in
 	*.0) ;;
 	send.125 | recv.125)
-		grep -Eq "^dlock: .*: between dlock's processes: (sendmsg|recvmsg): |cannot share it" err
+		grep -Eq "^dlock: .*: (dlock's processes cannot exchange messages|cannot ask the keeper process of this lock): |cannot share it" err
 		;;
 	send.* | recv.*) return 1 ;;
 	*.122 | *.123 | *.125) grep -q '^dlock: ' err ;;
