@@ -477,6 +477,14 @@ static int64_t term_at(const struct keeping *k)
 	return lease_stop(shared_lease(k->s->shared), NOTICE_MS).term_ms;
 }
 
+/* A daemon hangs that has not sent the signal after half of the notice. A second TERM must not follow it. */
+static int64_t hangs_at(const struct keeping *k)
+{
+	const struct lease_stop stop = lease_stop(shared_lease(k->s->shared), NOTICE_MS);
+
+	return stop.term_ms + (stop.kill_ms - stop.term_ms) / 2;
+}
+
 /* Run the watchdog. daemon: a byte in this pipe: a clean end; end of file: it was killed. */
 static void watch_daemon(const struct keeping *k, int daemon)
 {
@@ -489,9 +497,9 @@ static void watch_daemon(const struct keeping *k, int daemon)
 	};
 	char byte;
 
-	while (!pidfd_ended(process) && clock_boot_ms() < term_at(k)) {
-		clock_timer_set(fds[TIMER].fd, term_at(k));
-		poll(fds, POLLED, clock_poll_timeout(term_at(k)));
+	while (!pidfd_ended(process) && clock_boot_ms() < hangs_at(k)) {
+		clock_timer_set(fds[TIMER].fd, hangs_at(k));
+		poll(fds, POLLED, clock_poll_timeout(hangs_at(k)));
 		if (!fds[DAEMON].revents)
 			continue;
 		if (read(daemon, &byte, 1) == 1)

@@ -232,7 +232,7 @@ load common
 # ---- kill -9
 
 @test "kill -9 of dlock while the command runs: the tree dies, then the lock is free" {
-	hold -k 300ms -- "$TOOLS/witness" -i -l "$T/log"
+	hold -k 1s -- "$TOOLS/witness" -i -l "$T/log"
 	guard_of "$HOLDER"
 	contend "$COMMAND"
 	kill -KILL "$HOLDER"
