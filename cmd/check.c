@@ -15,6 +15,8 @@
 /* One name for all probes, so that only its last fence is left behind. */
 #define PROBE_NAME "dlock-check"
 #define PROBE_PAUSE_US 20000
+/* How long a waiter has to fall asleep before the lock is released. */
+#define SETTLE_MS 100
 /* A waiter that takes longer was not woken: it tries each HOLD_RETRY_MS. */
 #define WAKE_MOST_MS (HOLD_RETRY_MS - 1000)
 
@@ -25,14 +27,15 @@ static const char *const severities[] = {
 
 /* Acquire the lock of the probe, and wait while another probe has it. */
 static enum outcome acquire_probe(struct backend *backend, const struct request *request,
-				  struct grant *grant, struct error *err)
+				  struct error *err)
 {
 	const int64_t until_ms = clock_boot_ms() + backend->timeout_ms;
 	enum outcome outcome;
 
 	do {
-		*grant = (struct grant){ .hold_fd = -1 };
-		outcome = hold_acquire(backend, request, grant, err);
+		struct grant grant = { .hold_fd = -1 };
+
+		outcome = hold_acquire(backend, request, &grant, err);
 	} while (outcome == OUTCOME_BUSY && clock_boot_ms() < until_ms && !usleep(PROBE_PAUSE_US));
 	if (outcome == OUTCOME_BUSY)
 		error_set(err, ERROR_REFUSED, 0, "the lock '%s' is taken, which is only for "
@@ -40,113 +43,123 @@ static enum outcome acquire_probe(struct backend *backend, const struct request 
 	return outcome;
 }
 
-/* The probe was released: does that wake the waiter, with this user's permissions? */
-static void await_waiter(struct backend *waiter, const struct request *request,
-			 struct grant *grant, struct findings *findings, struct error *err)
+/* Sleep like the engine until the next try. False: until_ms has come. */
+static bool sleep_until_try(struct backend *waiter, int64_t next_ms, int64_t until_ms)
 {
-	const int64_t start_ms = clock_boot_ms(), until_ms = start_ms + WAKE_MOST_MS;
-	enum outcome outcome = OUTCOME_BUSY;
 	struct error ignored;
 
-	while (outcome == OUTCOME_BUSY && clock_boot_ms() < until_ms) {
-		int64_t next_ms = clock_earlier(grant->retry_ms, until_ms);
-
-		while (clock_boot_ms() < next_ms &&
-		       !net_wait(waiter->ops->fd ? waiter->ops->fd(waiter) : -1, POLLIN, next_ms,
-				 -1, &ignored))
+	while (clock_boot_ms() < clock_earlier(next_ms, until_ms))
+		if (!net_wait(waiter->ops->fd ? waiter->ops->fd(waiter) : -1, POLLIN,
+			      clock_earlier(next_ms, until_ms), -1, &ignored))
 			next_ms = clock_earlier(next_ms, waiter->ops->event(waiter));
+	return clock_boot_ms() < until_ms;
+}
+
+/* Wait for the lock after a try whose outcome was BUSY. */
+static enum outcome await_lock(struct backend *waiter, const struct request *request,
+			       struct grant *grant, int64_t until_ms, struct error *err)
+{
+	enum outcome outcome = OUTCOME_BUSY;
+
+	while (outcome == OUTCOME_BUSY && sleep_until_try(waiter, grant->retry_ms, until_ms)) {
+		*grant = (struct grant){ .hold_fd = -1 };
 		outcome = hold_acquire(waiter, request, grant, err);
 	}
+	return outcome;
+}
+
+/* Add the finding "waiter". poll_ms: how often it checks the lock, because nothing wakes it. */
+static void report_waiter(enum outcome outcome, const struct error *why, int64_t took_ms,
+			  int64_t poll_ms, struct findings *findings)
+{
 	if (outcome == OUTCOME_ERROR)
-		return;
-	if (outcome == OUTCOME_HELD && clock_boot_ms() < until_ms)
+		findings_add(findings, why->kind == ERROR_UNAVAILABLE ? FINDING_WARNING
+								      : FINDING_ERROR,
+			     "waiter", NULL, "cannot wait: %.200s", why->message);
+	else if (outcome == OUTCOME_HELD && !poll_ms)
 		findings_add(findings, FINDING_OK, "waiter", NULL, "got the lock %" PRId64
-			     " ms after its release", clock_boot_ms() - start_ms);
+			     " ms after its release", took_ms);
 	else
 		findings_add(findings, FINDING_WARNING, "waiter", "give this user all permissions "
 			     "in the manual page (on Redis: publish, and the channels), and use "
-			     "no proxy that drops them",
-			     "no release wakes a waiter, which checks the lock each %d s",
-			     HOLD_RETRY_MS / 1000);
+			     "no proxy that drops messages or spreads statements",
+			     "no release wakes a waiter, which checks the lock each %.1f s",
+			     (double)(poll_ms ? poll_ms : HOLD_RETRY_MS) / 1000);
 }
 
 /*
- * Take the lock dlock-check over a new connection, and release it. Unless findings is NULL, add
- * the finding "probe" with the time of both, and let a second client wait for the lock. Returns 0,
- * or -1 with *err: the backend cannot hold locks, or the account may not.
+ * Release the probe while a second client waits for it. Does that wake it, with this user's
+ * permissions?
+ */
+static void release_to_waiter(struct backend *backend, const struct request *probe,
+			      struct backend *waiter, struct findings *findings,
+			      struct error *err)
+{
+	struct grant grant = { .hold_fd = -1 };
+	struct request second = *probe;
+	struct error why = { 0 };
+	char token[TOKEN_SIZE];
+	enum outcome outcome = OUTCOME_ERROR;
+	int64_t poll_ms, start_ms;
+
+	second.token = token;
+	second.queue = true;
+	if (!token_make_random(token, &why))
+		outcome = hold_acquire(waiter, &second, &grant, &why);
+	if (outcome == OUTCOME_BUSY)
+		outcome = await_lock(waiter, &second, &grant, clock_boot_ms() + SETTLE_MS, &why);
+	poll_ms = grant.poll_ms;
+	start_ms = clock_boot_ms();
+	backend->ops->release(backend, probe, err);
+	if (!err->kind && outcome == OUTCOME_BUSY)
+		outcome = await_lock(waiter, &second, &grant, start_ms + WAKE_MOST_MS, &why);
+	if (!err->kind)
+		report_waiter(outcome, &why, clock_boot_ms() - start_ms, poll_ms, findings);
+	waiter->ops->release(waiter, &second, &why);
+}
+
+/*
+ * Take the lock dlock-check over a new connection, and release it. Unless findings is NULL, let a
+ * second client wait for it, and add findings. Returns 0, or -1 with *err: the backend cannot hold
+ * locks, or the account may not.
  */
 static int take_probe(struct session *session, struct findings *findings, struct error *err)
 {
-	char token[TOKEN_SIZE], second_token[TOKEN_SIZE], text[HOLDER_TEXT_SIZE];
+	char token[TOKEN_SIZE], text[HOLDER_TEXT_SIZE];
 	struct request request = { .name = PROBE_NAME, .token = token, .text = text,
 				   .ttl_ms = session->options.run.ttl_ms };
-	int64_t start_us, taken_us, released_us;
-	struct backend *waiter = NULL;
-	struct request second;
+	const int64_t start_us = clock_read_us(CLOCK_BOOTTIME);
+	struct backend *backend, *waiter = NULL;
 	struct holder self;
-	struct grant grant;
-	struct error why = { 0 }, ignored;
 
 	session_disconnect(session);
-	start_us = clock_read_us(CLOCK_BOOTTIME);
-	if (session_connect(session, err) || token_make_random(token, err) ||
-	    token_make_random(second_token, err))
+	if (session_connect(session, err) || token_make_random(token, err))
 		return -1;
+	backend = session->backend;
 	/* A semaphore has no exclusive holds. */
-	if (session->backend->can == BACKEND_SLOTS)
+	if (backend->can == BACKEND_SLOTS)
 		request.mode = HOLD_SLOT, request.slots = 1;
 	holder_self(&self, "dlock check");
 	holder_encode(&self, text);
-	if (acquire_probe(session->backend, &request, &grant, err) != OUTCOME_HELD) {
+	if (acquire_probe(backend, &request, err) != OUTCOME_HELD) {
 		/* After a lost reply the backend may hold the lock. */
-		hold_release(session->backend, &request, &self, 0, 0, &ignored);
+		backend->ops->release(backend, &request, &(struct error){ 0 });
 		return -1;
 	}
-	taken_us = clock_read_us(CLOCK_BOOTTIME) - start_us;
-	second = request;
-	second.token = second_token;
-	second.queue = true;
+	*err = (struct error){ 0 };
+	if (findings)
+		findings_add(findings, FINDING_OK, "probe", NULL, "acquired a lock in %.2f ms, "
+			     "connection included",
+			     (double)(clock_read_us(CLOCK_BOOTTIME) - start_us) / 1000);
 	if (findings && !session->options.run.driver->local)
 		waiter = backend_open(session->options.run.driver, &session->settings.uri, NULL,
-				      &why);
+				      err);
 	if (waiter)
-		hold_acquire(waiter, &second, &grant, &why);
-	/* A loss without an error: the backend was too slow for a short --ttl. */
-	*err = (struct error){ 0 };
-	start_us = clock_read_us(CLOCK_BOOTTIME);
-	hold_release(session->backend, &request, &self, 0, 0, err);
-	released_us = clock_read_us(CLOCK_BOOTTIME) - start_us;
-	if (findings && !err->kind)
-		findings_add(findings, FINDING_OK, "probe", NULL, "acquired a lock in %.2f ms, "
-			     "connection included, and released it in %.2f ms",
-			     (double)taken_us / 1000, (double)released_us / 1000);
-	if (waiter && !err->kind && !why.kind)
-		await_waiter(waiter, &second, &grant, findings, &why);
-	if (waiter)
-		hold_release(waiter, &second, &self, 0, 0, &ignored);
+		release_to_waiter(backend, &request, waiter, findings, err);
+	else
+		backend->ops->release(backend, &request, err);
 	backend_close(waiter);
-	if (!err->kind && why.kind == ERROR_UNAVAILABLE)
-		findings_add(findings, FINDING_WARNING, "waiter", NULL, "cannot wait: %.200s",
-			     why.message);
-	else if (!err->kind)
-		*err = why;
 	return err->kind ? -1 : 0;
-}
-
-static void check_secrets(const struct session *session, struct findings *findings)
-{
-	if (session->settings.exposed)
-		findings_add(findings, FINDING_WARNING, "password", "chmod 600 it",
-			     "others can read that in %.200s", session->settings.exposed);
-	else if (session->options.password_in_argv && session->settings.uri.password &&
-		 !uri_param(&session->settings.uri, "password-file"))
-		findings_add(findings, FINDING_NOTE, "password",
-			     "put it into a file, and name that with ?password-file=",
-			     "is on the command line: ps shows it until dlock has hidden it, "
-			     "and the shell's history keeps it");
-	else if (session->settings.uri.password)
-		findings_add(findings, FINDING_OK, "password", NULL,
-			     "not readable by others");
 }
 
 /* With -q, print only what makes the backend unusable, as an error. */
@@ -199,7 +212,6 @@ int command_check(struct session *session, struct error *err)
 	     session->backend->ops->check(session->backend, &findings, err)) ||
 	    take_probe(session, &findings, err))
 		findings_add(&findings, FINDING_ERROR, "unusable", NULL, "%.230s", err->message);
-	check_secrets(session, &findings);
 	for (size_t i = 0; i < findings.count; i++)
 		if (findings.rows[i].severity > worst)
 			worst = findings.rows[i].severity;

@@ -155,13 +155,11 @@ static int parse_choice(const struct option_row *row, const char *text, unsigned
 }
 
 /* Move a URI with a password out of argv, which other users can read with ps. */
-static const char *take_uri(struct options *options, char *text)
+static const char *take_uri(char *text)
 {
 	size_t length;
 	const char *password = text_find_password(text, &length), *copy = memory_copy(text);
 
-	/* The last of several --backend counts. */
-	options->password_in_argv = password;
 	if (password)
 		memset(text + (password - text), '*', length);
 	return copy;
@@ -197,7 +195,7 @@ static int apply_option(struct options *options, const struct option_row *row, c
 	case OPTION_URI:
 		if ((row->low && !argument[0]) || !strcmp(argument, "--"))
 			return error_set(err, ERROR_USAGE, 0, "no %s given", row->argument);
-		*(const char **)field = row->kind == OPTION_URI ? take_uri(options, argument)
+		*(const char **)field = row->kind == OPTION_URI ? take_uri(argument)
 								: argument;
 		break;
 	case OPTION_CHOICE:

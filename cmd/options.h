@@ -101,7 +101,6 @@ struct options {
 	int operand_count;
 	bool ended;		/* there is a "--"; run.argv is what follows it for run */
 	int named;		/* operands before "--" */
-	bool password_in_argv;	/* there was one, of --backend, which is blanked now */
 };
 
 /*

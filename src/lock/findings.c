@@ -7,11 +7,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/clock.h"
 #include "base/memory.h"
-#include "backend.h"
+#include "base/net.h"
 
-#define PINGS	      10
 /* With a larger difference, people notice that fences and ages disagree with their clock. */
 #define CLOCK_SKEW_MS 1000
 
@@ -45,32 +43,24 @@ void findings_add_rules(struct findings *findings, const struct finding_rule rul
 	}
 }
 
-int findings_add_round_trip(struct findings *findings, struct backend *backend,
-			    int (*ping)(struct backend *backend, struct error *err),
-			    const char *where, struct error *err)
+void findings_add_transport(struct findings *findings, const char *host, bool encrypted,
+			    bool verified, bool password)
 {
-	int64_t start, took, least = INT64_MAX, most = 0, sum = 0;
-	bool slow;
+	const struct finding_rule rules[] = {
+		{ "transport", encrypted && verified, FINDING_OK,
+		  "encrypted, and the server's certificate was verified", "", "", NULL },
+		{ "transport", net_is_local(host), FINDING_OK, "does not leave this host", "", "",
+		  NULL },
+		{ "transport", encrypted, FINDING_WARNING,
+		  "encrypted, but any server would do: the certificate is not verified", "", "",
+		  "name the authority that signed the certificate, see the manual page" },
+		{ "transport", password, FINDING_WARNING, "not encrypted: the password can be read "
+		  "on the way", "", "", "use TLS, a private network or a tunnel" },
+		{ "transport", true, FINDING_NOTE, "not encrypted: tokens can be read on the way",
+		  "", "", "use TLS, a private network or a tunnel" },
+	};
 
-	/* The first request may have to connect and log in. */
-	if (ping(backend, err))
-		return -1;
-	for (int i = 0; i < PINGS; i++) {
-		start = clock_read_us(CLOCK_BOOTTIME);
-		if (ping(backend, err))
-			return -1;
-		took = clock_read_us(CLOCK_BOOTTIME) - start;
-		least = took < least ? took : least;
-		most = took > most ? took : most;
-		sum += took;
-	}
-	/* Half of the timeout of a request. */
-	slow = most > backend->timeout_ms * 500;
-	findings_add(findings, slow ? FINDING_WARNING : FINDING_OK, "round-trip",
-		     slow ? "raise ?timeout=, and take a longer --ttl" : NULL,
-		     "%.2f ms on average, %.2f to %.2f%s", (double)sum / PINGS / 1000,
-		     (double)least / 1000, (double)most / 1000, where);
-	return 0;
+	findings_add_rules(findings, rules, sizeof(rules) / sizeof(rules[0]));
 }
 
 void findings_add_skew(struct findings *findings, int64_t skew_ms)

@@ -6,9 +6,6 @@
 #include <stddef.h>
 #include <stdint.h>
 
-struct backend;
-struct error;
-
 enum severity {
 	FINDING_OK,
 	FINDING_NOTE, /* good to know, without a need to change something */
@@ -46,12 +43,11 @@ void findings_add_rules(struct findings *findings, const struct finding_rule rul
 			size_t count);
 
 /*
- * Measure how long requests take, and add the finding "round-trip", which ends with where. ping
- * sends one request: it returns 0, or -1 and sets *err. Returns 0 or -1.
+ * Add the finding "transport": how requests reach host (NULL: over a Unix socket). password: one
+ * is sent as it is.
  */
-int findings_add_round_trip(struct findings *findings, struct backend *backend,
-			    int (*ping)(struct backend *backend, struct error *err),
-			    const char *where, struct error *err);
+void findings_add_transport(struct findings *findings, const char *host, bool encrypted,
+			    bool verified, bool password);
 
 /* Add the finding "clock": how far the server's clock is ahead of the clock of this host. */
 void findings_add_skew(struct findings *findings, int64_t skew_ms);

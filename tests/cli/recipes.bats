@@ -929,7 +929,7 @@ ansible_command() {
 		equal "$stderr" "" "$line"
 		printf '%s\n' "$output"
 	done <block >said
-	has_line said '^ok +round-trip '
+	has_line said '^ok +probe '
 	has_line said '^nightly +exclusive +[0-9].* pid [0-9]+ .*'
 	has_line said '^ +waiter 1 +[0-9].* true$'
 	has_line said "^nightly $(hostname)\$"

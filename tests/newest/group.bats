@@ -48,7 +48,7 @@ fail_over() {
 	refused 'read-only.*; .*read-only' \
 		"mysql://$MYSQL_USER:$MYSQL_PASSWORD@127.0.0.1:$(<"${OTHERS[0]}/port"),127.0.0.1:$(<"${OTHERS[1]}/port")/$MYSQL_DATABASE"
 	"$DLOCK" check >found || equal $? 1
-	has_line found '^ok +cluster +Group Replication, 3 members, this one is ONLINE'
+	has_line found '^ok +replication +Group Replication, 3 members'
 	not has_line found '^warning +replication'
 }
 

@@ -237,30 +237,6 @@ as_java() {
 	[[ ! -e ran ]]
 }
 
-@test "check reports each node that the URI names" {
-	local slot
-	run -1 "$DLOCK" check
-	finds ok node "127.0.0.1:${NODE_PORTS[NODE]}: cluster_state is ok"
-	free_port
-	run -1 "$DLOCK" check -b "redis+cluster://127.0.0.1:${NODE_PORTS[NODE]},127.0.0.1:$PORT"
-	finds warning node "127.0.0.1:$PORT: .*refused"
-	run -1 "$DLOCK" check -b "redis+cluster://127.0.0.1:${NODE_PORTS[NODE]}"
-	finds note node 'the URI names one'
-	# Of a slot that has no master only this node knows.
-	slot=$SLOT
-	on_node "$NODE" cluster delslots "$slot" >/dev/null
-	wait_until 5 says_state "$NODE" fail
-	run -122 "$DLOCK" check -b "redis+cluster://127.0.0.1:${NODE_PORTS[NODE]}"
-	finds warning cluster "127.0.0.1:${NODE_PORTS[NODE]}: cluster_state is fail"
-	finds error unusable 'CLUSTERDOWN|down'
-	on_node "$NODE" cluster addslots "$slot" >/dev/null
-	wait_until 10 cluster_well
-}
-
-says_state() {
-	on_node "$1" cluster info | grep -q "^cluster_state:$2"
-}
-
 # [9]
 # bats test_tags=more
 @test "waiters are woken in order" {

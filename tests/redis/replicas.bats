@@ -235,14 +235,13 @@ blocked() {
 	local row
 	replicated
 	run "$DLOCK" check -b "$P_URI"
-	row=$(awk '$2 == "role"' <<<"$output")
+	row=$(awk '$2 == "replication"' <<<"$output")
 	matches "$row" '^warning .*1 replicas.*\?replicas='
 	run "$DLOCK" check -b "$P_REPLICAS"
-	row=$(awk '$2 == "role"' <<<"$output")
+	row=$(awk '$2 == "replication"' <<<"$output")
 	matches "$row" '^ok .*each hold waits for 1'
 	run -122 "$DLOCK" check -b "$P_URI?replicas=2&timeout=1s"
-	row=$(awk '$2 == "role"' <<<"$output")
-	matches "$row" '^error .*\?replicas='
+	matches "$output" 'error +unusable .*replicas'
 	# The probe of check leaves its fence.
 	equal "$(redis_at "$P_DIR" --scan | grep -cv ':fence$')" 0 "keys on the server"
 }

@@ -238,19 +238,3 @@ listens() {
 	peer
 	excluded lock listeners 1
 }
-
-@test "check reports for each sentinel the master that it names, or why it names none" {
-	local n
-	sentinels
-	run -1 "$DLOCK" check
-	for n in 0 1 2; do
-		finds ok sentinel "127.0.0.1:${S_PORTS[n]}: names this master"
-	done
-	run -1 "$DLOCK" check -b "redis+sentinel://127.0.0.1:${S_PORTS[1]}/m"
-	finds note sentinel 'the URI names one'
-	stale_sentinel "$R_PORT"
-	kill -KILL "${S_PIDS[2]}"
-	run -1 "$DLOCK" check -b "${URI%/m},$STALE/m"
-	finds warning sentinel "sentinel 127.0.0.1:${S_PORTS[2]}: .*refused"
-	finds warning sentinel "$STALE: names another master, 127.0.0.1:$R_PORT"
-}

@@ -32,11 +32,6 @@ permit() {
 	done
 }
 
-# finds SEVERITY TOPIC PATTERN: `dlock check`, whose output is in $output, has this finding
-finds() {
-	matches "$output" "(^|"$'\n'")$1 +$2 +[^"$'\n'"]*$3"
-}
-
 # ---- Sentinel
 
 # sentinels [LINE]...: a master, a replica and three sentinels that know each other from the start,

@@ -1,20 +1,18 @@
 /* SPDX-License-Identifier: MIT */
 /* `dlock check` and `dlock setup` for a directory. */
 #include <errno.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <sys/statvfs.h>
 #include <sys/vfs.h>
 
 #include <linux/magic.h>
 
 #include "base/error.h"
 #include "base/memory.h"
+#include "base/text.h"
 #include "lock/findings.h"
 #include "lock.h"
-
-/* In bytes. Records need a few kB. */
-#define SPACE_LEAST 65536
 
 /* Returns the kind of a network file system, or NULL. */
 static const char *network_of(const char *directory)
@@ -37,56 +35,31 @@ static const char *network_of(const char *directory)
 	}
 }
 
-static void check_file_system(const char *directory, struct findings *findings)
-{
-	const char *network = network_of(directory);
-
-	findings_add(findings, network ? FINDING_WARNING : FINDING_OK, "filesystem",
-		     network ? "put the directory on a local file system, or use a server" : NULL,
-		     "%s: %s", network ? network : "local",
-		     network ? "locks may hold on this host only, or be lost unseen"
-			     : "excludes processes of this host only");
-}
-
-static void check_mode(const struct stat *info, struct findings *findings)
-{
-	const bool open = (info->st_mode & 022) && !(info->st_mode & S_ISVTX);
-
-	findings_add(findings, open ? FINDING_WARNING : FINDING_OK, "permissions",
-		     open ? "chmod 700 it, or chmod +t it when it must be shared" : NULL,
-		     "owner uid %u, mode %04o%s", (unsigned)info->st_uid, info->st_mode & 07777U,
-		     open ? ": others can remove lock files" : "");
-}
-
-static void check_space(const char *directory, struct findings *findings)
-{
-	struct statvfs space;
-	unsigned long long bytes;
-	bool full;
-
-	if (statvfs(directory, &space))
-		return;
-	bytes = (unsigned long long)space.f_bavail * space.f_frsize;
-	full = bytes < SPACE_LEAST || (space.f_files && !space.f_favail);
-	findings_add(findings, full ? FINDING_ERROR : FINDING_OK, "space",
-		     full ? "free some space" : NULL, "%llu MB free%s", bytes >> 20,
-		     full ? ": the file system is full, so that no lock can be taken" : "");
-}
-
 int file_check(struct backend *backend, struct findings *findings, struct error *err)
 {
 	const char *directory = file_from_backend(backend)->directory;
+	const char *network = network_of(directory);
 	struct stat info;
-	const int failed = stat(directory, &info);
+	char mode[TEXT_DIGITS_SIZE];
 
-	if (failed && errno == ENOENT)
-		return file_lock_missing(directory, err);
-	if (failed || !S_ISDIR(info.st_mode))
-		return error_set(err, ERROR_UNAVAILABLE, failed ? errno : ENOTDIR, "%s", directory);
-	findings_add(findings, FINDING_OK, "directory", NULL, "%s", directory);
-	check_file_system(directory, findings);
-	check_mode(&info, findings);
-	check_space(directory, findings);
+	if (stat(directory, &info))
+		return errno == ENOENT ? file_lock_missing(directory, err)
+				       : error_set(err, ERROR_UNAVAILABLE, errno, "%s", directory);
+	snprintf(mode, sizeof(mode), "%04o", info.st_mode & 07777U);
+
+	const struct finding_rule rules[] = {
+		{ "filesystem", network, FINDING_WARNING, network,
+		  ": locks may hold on this host only, or be lost unseen", "",
+		  "put the directory on a local file system, or use a server" },
+		{ "filesystem", true, FINDING_OK, "local: excludes processes of this host only", "",
+		  "", NULL },
+		{ "permissions", (info.st_mode & 022) && !(info.st_mode & S_ISVTX), FINDING_WARNING,
+		  "mode ", mode, ": others can remove lock files",
+		  "chmod 700 it, or chmod +t it when it must be shared" },
+		{ "permissions", true, FINDING_OK, "mode ", mode, "", NULL },
+	};
+
+	findings_add_rules(findings, rules, sizeof(rules) / sizeof(rules[0]));
 	return 0;
 }
 

@@ -240,10 +240,6 @@ int redis_run(struct redis_client *client, const char *name, struct redis_call *
 /* Run a call about no lock until a majority has answered. Returns 0, or -1 and sets *err. */
 int redis_ask_majority(struct redis_client *client, struct redis_call *call, struct error *err);
 
-/* Ask sentinel number which for the master, for limit_ms at most. Returns 0 or -1. */
-int redis_sentinel_ask(struct redis_client *client, size_t which, int64_t limit_ms,
-		       struct redis_endpoint *endpoint, struct error *err);
-
 /* ---- the decisions, for route.c and its unit test ---- */
 
 /* Returned instead of a pause: the reply or the error is final. */

@@ -57,9 +57,12 @@ static void go_to(struct redis_client *client, const struct redis_endpoint *endp
 
 /* ---- Sentinel ---- */
 
-/* The answer is [host, port], both strings; nil for a master that the sentinel does not watch. */
-int redis_sentinel_ask(struct redis_client *client, size_t which, int64_t limit_ms,
-		       struct redis_endpoint *endpoint, struct error *err)
+/*
+ * Ask sentinel number which for the master, for limit_ms at most. The answer is [host, port], both
+ * strings; nil for a master that the sentinel does not watch. Returns 0, or -1 and sets *err.
+ */
+static int ask_sentinel(struct redis_client *client, size_t which, int64_t limit_ms,
+			struct redis_endpoint *endpoint, struct error *err)
 {
 	struct redis_route *route = client->route;
 	struct redis_client *sentinel = route->sentinel;
@@ -99,7 +102,7 @@ static int locate_master(struct redis_client *client, int64_t limit_ms,
 		one = (struct error){ 0 };
 		asked_ms = clock_boot_ms();
 		limit_ms = (end_ms - asked_ms) / (i < route->count ? 2 : 1);
-		if (!redis_sentinel_ask(client, route->next, limit_ms, endpoint, &one)) {
+		if (!ask_sentinel(client, route->next, limit_ms, endpoint, &one)) {
 			route->named_ms = asked_ms;
 			return 0;
 		}

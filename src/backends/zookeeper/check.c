@@ -14,72 +14,45 @@
 /* The session to ask for, to see the longest that is granted: by default 20 ticks of 2 s. */
 #define LONG_TTL_MS 3600000
 
-/* Wait for the leader, as a renewal does. */
-static int ping_leader(struct backend *backend, struct error *err)
-{
-	struct zk_conn *conn = &zk_from_backend(backend)->conn;
-	int rc;
-
-	zk_conn_begin(conn, backend->connect_timeout_ms);
-	rc = zk_call_wait(zk_sync(conn, "/"));
-	return rc == ZOK ? 0 : zk_call_error(conn, rc, "sync", "/", err);
-}
-
-struct ensemble {
-	size_t serving;
-	bool standalone;
-};
-
-static void check_server(struct zk_backend *zk, const struct uri_host *host,
-			 struct ensemble *ensemble, struct findings *findings)
+/* Returns whether the server serves. */
+static bool check_server(struct zk_backend *zk, const struct uri_host *host,
+			 struct findings *findings)
 {
 	const int64_t limit_ms = clock_boot_ms() + zk->base.timeout_ms;
-	char answer[ZK_ANSWER_SIZE], label[URI_HOST_SIZE], version[48] = "", mode[24] = "";
+	char answer[ZK_ANSWER_SIZE], label[URI_HOST_SIZE];
+	char version[48] = "not known: 4lw.commands.whitelist has no srvr", mode[24] = "answers";
 	const char *line;
 	struct error err;
 
 	if (zk_conn_ask(&zk->conn, host, answer, limit_ms, &err)) {
 		findings_add(findings, FINDING_WARNING, "server", "repair it, or take it out of "
 			     "the URI", "%.230s", err.message);
-		return;
+		return false;
 	}
-	ensemble->serving++;
-	uri_host_text(host->name, host->port, label, sizeof(label));
 	line = strstr(answer, "version: ");
 	if (line)
 		sscanf(line, "version: %47[^-,\r\n]", version);
 	line = strstr(answer, "Mode: ");
-	if (line && sscanf(line, "Mode: %23[^\r\n]", mode) == 1) {
-		ensemble->standalone |= !strcmp(mode, "standalone");
-		findings_add(findings, FINDING_OK, "server", NULL, "%s: %s, version %s", label,
-			     mode, version);
-	} else {
-		findings_add(findings, FINDING_NOTE, "server", "allow it: "
-			     "4lw.commands.whitelist=srvr", "%s: does not report its version and "
-			     "role ('srvr' is not allowed)", label);
-	}
+	if (line)
+		sscanf(line, "Mode: %23[^\r\n]", mode);
+	findings_add(findings, FINDING_OK, "server", NULL, "%s: %s, version %s",
+		     uri_host_text(host->name, host->port, label, sizeof(label)), mode, version);
+	return true;
 }
 
 static void check_ensemble(struct zk_backend *zk, struct findings *findings)
 {
-	struct ensemble ensemble = { .serving = 0 };
+	const size_t count = zk->conn.host_count;
+	size_t serving = 0;
 
 	/* Servers answer `srvr` in clear text only. */
 	if (zk->conn.tls)
 		return;
-	for (size_t i = 0; i < zk->conn.host_count; i++)
-		check_server(zk, &zk->conn.hosts[i], &ensemble, findings);
-	if (ensemble.standalone)
-		findings_add(findings, FINDING_WARNING, "quorum", "run three servers or more, "
-			     "and name them all", "a single server: while it is down nobody gets "
-			     "a lock, and holders must stop");
-	else if (zk->conn.host_count < 3)
-		findings_add(findings, FINDING_WARNING, "quorum", "name all servers in the URI",
-			     "only %zu of the ensemble's servers in the URI: without them the "
-			     "others are not found", zk->conn.host_count);
-	else
-		findings_add(findings, FINDING_OK, "quorum", NULL, "%zu of %zu servers serve",
-			     ensemble.serving, zk->conn.host_count);
+	for (size_t i = 0; i < count; i++)
+		serving += check_server(zk, &zk->conn.hosts[i], findings);
+	findings_add(findings, count < 3 ? FINDING_WARNING : FINDING_OK, "quorum",
+		     count < 3 ? "run three servers or more, and name them all" : NULL,
+		     "%zu of %zu servers in the URI serve", serving, count);
 }
 
 /* Find the longest session that the server grants. */
@@ -96,38 +69,21 @@ static int check_session(struct zk_backend *zk, struct findings *findings, struc
 	return 0;
 }
 
-static int check_acl(struct zk_backend *zk, struct findings *findings, struct error *err)
+static void check_auth(const struct zk_backend *zk, struct findings *findings)
 {
-	int rc = zk_call_wait(zk_list(&zk->conn, zk->root, 0));
-
-	if (rc != ZOK && rc != ZNONODE)
-		return zk_call_error(&zk->conn, rc, "list", zk->root, err);
-	findings_add(findings, FINDING_OK, "root", NULL, "%s is %s", zk->root, rc == ZOK ? "there"
-		     : "made with the first lock, or by 'dlock setup'");
-	if (zk->conn.auth)
-		findings_add(findings, FINDING_OK, "auth", NULL,
-			     "as user '%.60s': nodes are for this user only", zk->conn.user);
-	else
-		findings_add(findings, FINDING_NOTE, "auth", "give USER:PASSWORD@, so that "
-			     "nodes are for this user only", "no user: anybody who reaches the "
-			     "server may remove locks");
-	return 0;
-}
-
-static void check_transport(const struct zk_backend *zk, struct findings *findings)
-{
-	bool local = true;
+	const struct finding_rule rules[] = {
+		{ "auth", zk->conn.auth, FINDING_OK, "nodes are for the user ", zk->conn.user,
+		  " only", NULL },
+		{ "auth", true, FINDING_NOTE, "no user: anybody who reaches the server may remove "
+		  "locks", "", "", "give USER:PASSWORD@, so that nodes are for this user only" },
+	};
+	const char *far = NULL;
 
 	for (size_t i = 0; i < zk->conn.host_count; i++)
-		local &= net_is_local(zk->conn.hosts[i].name);
-	if (zk->conn.tls)
-		findings_add(findings, FINDING_OK, "transport", NULL, "encrypted");
-	else if (local)
-		findings_add(findings, FINDING_OK, "transport", NULL, "does not leave this host");
-	else
-		findings_add(findings, zk->conn.auth ? FINDING_WARNING : FINDING_NOTE,
-			     "transport", "use a private network or a tunnel", "not encrypted%s",
-			     zk->conn.auth ? ": the password can be read on the way" : "");
+		if (!net_is_local(zk->conn.hosts[i].name))
+			far = zk->conn.hosts[i].name;
+	findings_add_transport(findings, far, zk->conn.tls, true, zk->conn.auth);
+	findings_add_rules(findings, rules, sizeof(rules) / sizeof(rules[0]));
 }
 
 /* Warn of nodes of other programs in directories of locks. */
@@ -150,12 +106,10 @@ int zk_check(struct backend *backend, struct findings *findings, struct error *e
 	struct zk_backend *zk = zk_from_backend(backend);
 
 	zk_conn_begin(&zk->conn, zk->base.connect_timeout_ms);
-	if (check_session(zk, findings, err) ||
-	    findings_add_round_trip(findings, backend, ping_leader, ", through the leader", err) ||
-	    check_acl(zk, findings, err) || check_ignored(zk, findings, err))
+	if (check_session(zk, findings, err) || check_ignored(zk, findings, err))
 		return -1;
+	check_auth(zk, findings);
 	check_ensemble(zk, findings);
-	check_transport(zk, findings);
 	return 0;
 }
 
