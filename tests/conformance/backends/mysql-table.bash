@@ -11,7 +11,7 @@ source "${BASH_SOURCE[0]%/*}/mysql-session.bash"
 backend_prepare() {
 	local name
 	URI="$MYSQL?strategy=$STRATEGY"
-	for name in "$LOCK" "$LOCK-b"; do
+	for name in "$LOCK" "$LOCK-a" "$LOCK-b" "$LOCK-c"; do
 		my "CREATE TABLE IF NOT EXISTS \`$name\` (id INT PRIMARY KEY)"
 	done
 }
