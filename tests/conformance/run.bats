@@ -47,7 +47,7 @@ load common
 # bats test_tags=own
 @test "while the lock is held, -n gives up at once and reports who has it" {
 	hold --
-	timed "$DLOCK" run -n "$LOCK" -- touch ran
+	timed timeout 20 "$DLOCK" run -n "$LOCK" -- touch ran
 	equal "$status" 124
 	took "$MS" 0 1500
 	one_line "^dlock: $LOCK: held by $(uname -n) pid $HOLDER \($(id -un)\) for [0-9.]+[a-z0-9]*: sh \(on [a-z+]+[: ].*\)$"

@@ -147,7 +147,6 @@ kill_two() {
 	has_line "$LOCK_FILE" "$FENCE"
 }
 
-# bats test_tags=more
 @test "the next fence is higher than one from the future" {
 	hold --
 	local future=$((FENCE + 3600 * 1000000))

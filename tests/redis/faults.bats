@@ -370,6 +370,30 @@ term_came() {
 	rcli del "$KEY"
 }
 
+@test "dlock and guard hang, and no SIGCONT helps: the command is dead before the lease ends" {
+	local tracer
+	private_redis
+	testify "$P_PORT" -b "$P_URI" -t 4s
+	guard_of "$HOLDER"
+	start python3 -c '
+import ctypes, sys, time
+ptrace = ctypes.CDLL(None, use_errno=True).ptrace
+for pid in map(int, sys.argv[1:]):
+    # PTRACE_SEIZE, PTRACE_INTERRUPT
+    if ptrace(0x4206, pid, None, None) or ptrace(0x4207, pid, None, None):
+        sys.exit(1)
+print("traced", flush=True)
+time.sleep(300)' "$HOLDER" "$GUARD"
+	tracer=$PID
+	wait_until 10 has_line "$OUT" traced
+	kill -STOP "$P_PID"
+	wait_until 10 ended "$COMMAND"
+	dead_in_time
+	kill -KILL "$tracer"
+	kill -CONT "$P_PID"
+	join "$HOLDER"
+}
+
 @test "acquire --pid, server frozen: the process gets TERM once" {
 	local owner out
 	private_redis
@@ -385,7 +409,6 @@ term_came() {
 	kill -KILL "$owner"
 }
 
-# bats test_tags=more
 @test "key taken over at the very end: release does not touch it" {
 	hold --
 	rcli set "$KEY" stranger px 60000

@@ -321,7 +321,6 @@ requests_of() {
 	join "$HOLDER"
 }
 
-# bats test_tags=more
 @test "a client stopped before it writes that it waits delays the next by 2 s at most" {
 	hold --
 	foreign_sequence _c_00000000-0000-4000-8000-000000000001-lock- 'state=new&taken=0&'
