@@ -160,8 +160,8 @@ static void end_daemon(struct keeping *k)
 }
 
 /*
- * Send k->event as an event of this type. A failure ends the connection, and this process goes on as
- * after the supervisor's death. A daemon gets TERM then.
+ * Send k->event as an event of this type. A failure ends the connection, and this process goes on
+ * as after the supervisor's death. A daemon gets TERM then.
  */
 static void send_event(struct keeping *k, enum keeper_event_type type)
 {
@@ -477,7 +477,10 @@ static int64_t term_at(const struct keeping *k)
 	return lease_stop(shared_lease(k->s->shared), NOTICE_MS).term_ms;
 }
 
-/* A daemon hangs that has not sent the signal after half of the notice. A second TERM must not follow it. */
+/*
+ * A daemon hangs that has not sent the signal after half of the notice. A second TERM must not
+ * follow it.
+ */
 static int64_t hangs_at(const struct keeping *k)
 {
 	const struct lease_stop stop = lease_stop(shared_lease(k->s->shared), NOTICE_MS);
