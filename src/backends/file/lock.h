@@ -9,9 +9,9 @@
  *	a section byte	locked by a process that reads or changes records, for the time of some
  *			reads and writes.
  *
- * The bytes are far behind all records. All these locks belong to one open file description, so they
- * end together: with its last descriptor, or in file_lock_free(). A process that acquires the lock
- * calls
+ * The bytes are far behind all records. All these locks belong to one open file description, so
+ * they end together: with its last descriptor, or in file_lock_free(). A process that acquires the
+ * lock calls
  *
  *	file_lock_open flock() file_lock_enter file_lock_claim file_lock_leave
  *
