@@ -541,6 +541,8 @@ gone() {
 	keeper_of "$PID"
 	line "$T/real"
 	real=$LINE
+	# Before that it is a process of this user's.
+	wait_until 5 eval 'proc_stat "$real" && [[ $PROC_COMM == sleep ]]'
 	kill -KILL "$GUARD"
 	wait_until 5 has_line "$ERR" "process $real of user 0 may not be signalled"
 	kill -KILL "$KEEPER"
