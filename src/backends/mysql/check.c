@@ -46,7 +46,8 @@ static void report_facts(const struct mysql_backend *my, MYSQL_RES *facts, MYSQL
 		  "this account may not see whether this server is part of its group, and cannot "
 		  "pass over one that is not", "", "",
 		  "GRANT SELECT ON performance_schema.replication_group_members TO this account" },
-		{ "replication", group, FINDING_OK, "Group Replication, ", members, " members", NULL },
+		{ "replication", group, FINDING_OK, "Group Replication, ", members, " members",
+		  NULL },
 		/* After a fail-over the new primary may lack the last commits. */
 		{ "replication", my->address.host_count > 1, FINDING_WARNING,
 		  "the members do not agree on commits: one that takes over may have forgotten "

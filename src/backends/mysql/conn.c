@@ -77,8 +77,8 @@ int mysql_unexpected(struct mysql_conn *conn, struct error *err)
 
 /*
  * The library's calls block, and its own timeouts begin again with each received byte. So a timer
- * shuts the socket down at the deadline, and the library finds the end of the connection. SIGALRM is
- * the user's. Where the kernel refuses timers, the library's timeouts are all there is.
+ * shuts the socket down at the deadline, and the library finds the end of the connection. SIGALRM
+ * is the user's. Where the kernel refuses timers, the library's timeouts are all there is.
  */
 #define BOUND_SIGNAL (SIGRTMAX - 1)
 /* A library that tries the next address of a host is cut off there, too. */

@@ -73,8 +73,8 @@ static void check_info(struct redis_client *client, struct findings *findings)
 		report_facts(facts, findings);
 	else
 		findings_add(findings, FINDING_WARNING, "info", "allow INFO, to have version, "
-			     "replication, persistence and memory checked", "cannot be read: %.180s",
-			     err.message);
+			     "replication, persistence and memory checked",
+			     "cannot be read: %.180s", err.message);
 }
 
 /* Compare the clocks: leases end by the server's. Returns 0, or -1 and sets *err: no answer. */
