@@ -29,7 +29,7 @@ run() {
 	local expected='' out=$BATS_FILE_TMPDIR/run.$BASHPID err=
 	while [[ $1 == -* || $1 == ! ]]; do
 		case $1 in
-		!) expected=! ;;
+		'!') expected=! ;;
 		--separate-stderr) err=$out.err ;;
 		-[0-9]*) expected=${1#-} ;;
 		*) fail "run: $1?" || return ;;

@@ -674,7 +674,7 @@ one_waits() {
 		HOSTS+=${HOSTS:+,}127.0.0.1:$(<"$P_NODES/$node/port")
 	done
 	# Both good nodes are needed, however busy the machine is.
-	DLOCK_BACKEND=redlock://$HOSTS?node-timeout=2s
+	DLOCK_BACKEND="redlock://$HOSTS?node-timeout=2s"
 	clock +172800
 	at 2 set "$KEY" foreign px 31536000000
 	hold -n -t 3s --
