@@ -67,7 +67,7 @@ load lease
 # bats test_tags=deeper
 @test "a server whose answer never ends: every command ends in time, and takes little memory" {
 	local how uri
-	for how in $(long_or "drip giant results" '') $(floods rows "$(long_or columns '')"); do
+	for how in results $(long_or "drip giant" '') $(floods rows "$(long_or columns '')"); do
 		tool hostile_mysql.py record ok "$how"
 		uri="mysql://u:p@127.0.0.1:$TOOL_PORT/db?timeout=1s&connect-timeout=1s"
 		hostile run -b "$uri" -n "$LOCK" -- touch ran
