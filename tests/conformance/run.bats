@@ -233,6 +233,8 @@ load common
 
 @test "kill -9 of dlock while the command runs: the tree dies, then the lock is free" {
 	hold -k 1s -- "$TOOLS/witness" -i -l "$T/log"
+	# Before that TERM would end the shell that becomes the witness.
+	wait_until 5 has_line log alive
 	guard_of "$HOLDER"
 	contend "$COMMAND"
 	kill -KILL "$HOLDER"
