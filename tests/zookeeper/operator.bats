@@ -156,7 +156,7 @@ probe_owner() {
 	# Another root has a list of its own.
 	run --separate-stderr -0 "$DLOCK" status -b "$P_URI/other"
 	equal "$output" ""
-	one_line 'no locks are held' 
+	one_line 'no locks are held'
 }
 
 @test "status and wait leave nothing, and need no lock's directory" {
