@@ -472,9 +472,15 @@ static void terminate_process(const struct keeping *k, const char *why)
 		   (int)k->s->run->process->pid);
 }
 
+/* When to signal the process of --pid if the lease is not renewed. */
+static struct lease_stop notice(const struct keeping *k)
+{
+	return lease_stop(shared_lease(k->s->shared), NOTICE_MS);
+}
+
 static int64_t term_at(const struct keeping *k)
 {
-	return lease_stop(shared_lease(k->s->shared), NOTICE_MS).term_ms;
+	return notice(k).term_ms;
 }
 
 /*
@@ -483,7 +489,7 @@ static int64_t term_at(const struct keeping *k)
  */
 static int64_t hangs_at(const struct keeping *k)
 {
-	const struct lease_stop stop = lease_stop(shared_lease(k->s->shared), NOTICE_MS);
+	const struct lease_stop stop = notice(k);
 
 	return stop.term_ms + (stop.kill_ms - stop.term_ms) / 2;
 }

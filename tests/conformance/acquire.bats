@@ -67,12 +67,6 @@ runs() {
 	proc_stat "$1" && [[ ${2##*/} == "$PROC_COMM" ]]
 }
 
-# probe_owner: starts an owner that says which signals it gets, and ends on none but KILL
-probe_owner() {
-	owner "$TOOLS/sigprobe" -u none
-	wait_until 5 has_line "$OWNER_OUT" '^ready'
-}
-
 # in_line N [OPTION]...: starts an acquire that waits, and returns when it is the Nth in line
 in_line() {
 	local n=$1

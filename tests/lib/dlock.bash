@@ -135,6 +135,14 @@ passes_dead() {
 	[[ -e ran && ! -e dead ]]
 }
 
+# probe_owner: starts an owner that says which signals it gets, and ends on none but KILL. Sets OWNER
+# and OWNER_OUT.
+probe_owner() {
+	start "$TOOLS/sigprobe" -u none
+	OWNER=$PID OWNER_OUT=$OUT
+	wait_until 5 has_line "$OWNER_OUT" '^ready'
+}
+
 # is_free, is_held: what another dlock finds
 is_free() {
 	"$DLOCK" run -n -q "$LOCK" -- true

@@ -394,21 +394,6 @@ time.sleep(300)' "$HOLDER" "$GUARD"
 	join "$HOLDER"
 }
 
-@test "acquire --pid, server frozen: the process gets TERM once" {
-	local owner out
-	private_redis
-	start "$TOOLS/sigprobe" -u none
-	owner=$PID out=$OUT
-	wait_until 5 has_line "$out" '^ready'
-	"$DLOCK" acquire -q -b "$P_URI" -t 6s --pid "$owner" "$LOCK" >token
-	kill -STOP "$P_PID"
-	wait_until 10 has_line "$out" '^TERM$'
-	# until the lease has ended
-	pause 3
-	equal "$(grep -c '^TERM$' "$out")" 1 "signals"
-	kill -KILL "$owner"
-}
-
 @test "key taken over at the very end: release does not touch it" {
 	hold --
 	rcli set "$KEY" stranger px 60000

@@ -14,13 +14,6 @@ take() {
 	matches "$TOKEN" '^[0-9a-f]{32}$' token
 }
 
-# probe_owner: starts a process that says which signals it gets; sets OWNER, OWNER_OUT
-probe_owner() {
-	start "$TOOLS/sigprobe" -u none
-	OWNER=$PID OWNER_OUT=$OUT
-	wait_until 5 has_line "$OWNER_OUT" '^ready'
-}
-
 # ---- acquire
 
 @test "the lock is a string: the token, with the TTL" {
@@ -158,6 +151,18 @@ probe_owner() {
 	# The last renewal was no later than the moment when the server was frozen.
 	took "$((NOW - frozen))" 0 3200 "until TERM"
 	wait_until 5 ended "$KEEPER"
+	kill -KILL "$OWNER"
+}
+
+@test "server frozen: the process gets TERM once" {
+	private_redis
+	probe_owner
+	take -b "$P_URI" -t 6s --pid "$OWNER"
+	kill -STOP "$P_PID"
+	wait_until 10 has_line "$OWNER_OUT" '^TERM$'
+	# until the lease has ended
+	pause 3
+	equal "$(grep -c '^TERM$' "$OWNER_OUT")" 1 "signals"
 	kill -KILL "$OWNER"
 }
 

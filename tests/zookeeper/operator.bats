@@ -14,13 +14,6 @@ take() {
 	matches "$TOKEN" '^[0-9a-f]{32}$' token
 }
 
-# probe_owner: starts a process that says which signals it gets; sets OWNER, OWNER_OUT
-probe_owner() {
-	start "$TOOLS/sigprobe" -u none
-	OWNER=$PID OWNER_OUT=$OUT
-	wait_until 5 has_line "$OWNER_OUT" '^ready'
-}
-
 # ---- acquire
 
 @test "acquire: the lock is a node, its fence the node's czxid, and a keeper has the session" {
