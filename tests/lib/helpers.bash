@@ -76,7 +76,9 @@ setup() {
 	STARTED=()
 	STARTED_COUNT=0
 	SERVICES=()
-	unset DLOCK_BACKEND DLOCK_REQUIRE_BACKEND DLOCK_TTL DLOCK_WAIT DLOCK_NAME DLOCK_TOKEN DLOCK_FENCE
+	# Nor what dlock takes from its environment.
+	unset DLOCK_BACKEND DLOCK_REQUIRE_BACKEND DLOCK_TTL DLOCK_WAIT DLOCK_NAME DLOCK_TOKEN \
+		DLOCK_FENCE DLOCK_OUTER CI NO_COLOR
 	# The tests neither read nor change files of the user who runs them.
 	export HOME=$T/home XDG_CONFIG_HOME=$T/config
 	# Commands under the lock use these, too.
