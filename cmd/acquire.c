@@ -10,6 +10,7 @@
 #include "base/process.h"
 #include "base/signals.h"
 #include "engine/keeper_socket.h"
+#include "engine/run.h"
 #include "lock/hold.h"
 #include "json.h"
 #include "session.h"

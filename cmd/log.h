@@ -11,7 +11,7 @@
 
 #include <stdio.h>
 
-#include "engine/run.h"
+#include "engine/request.h"
 
 struct options;
 

@@ -7,7 +7,7 @@
  */
 #pragma once
 
-#include "engine/run.h"
+#include "engine/request.h"
 
 struct locks;
 

@@ -5,7 +5,7 @@
  */
 #pragma once
 
-#include "engine/run.h"
+#include "engine/request.h"
 
 /* Commands as bits, for the column of the table that lists the commands of an option. */
 enum command_bit {

@@ -11,6 +11,7 @@
 #include "base/memory.h"
 #include "base/signals.h"
 #include "base/text.h"
+#include "engine/run.h"
 #include "lock/name.h"
 #include "metrics.h"
 #include "session.h"

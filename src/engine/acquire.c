@@ -8,7 +8,7 @@
 
 #include "base/clock.h"
 #include "base/process.h"
-#include "supervisor.h"
+#include "obtain.h"
 
 /*
  * Wait until the keeper is a daemon, or release the lock when a signal comes before that. Returns
@@ -47,9 +47,9 @@ static int await_detached(struct supervisor *s, struct acquire_result *result,
 		}
 		if (supervisor_interrupted(s) && until_ms == CLOCK_NEVER) {
 			/* An unused lock has no minimum hold. */
-			atomic_store(&s->shared->held_ms, 0);
+			atomic_store(&s->job.shared->held_ms, 0);
 			keeper_order(&s->keeper, KEEPER_ORDER_RELEASE);
-			until_ms = clock_boot_ms() + 2 * s->timeout_ms + KEEPER_GRACE_MS;
+			until_ms = supervisor_patience_end(s);
 		}
 	}
 	return -1;
@@ -58,22 +58,22 @@ static int await_detached(struct supervisor *s, struct acquire_result *result,
 /* Leave a daemon behind for the hold, or the lease alone. Returns 0, or -1 with *err. */
 static int leave_hold(struct supervisor *s, struct acquire_result *result, struct error *err)
 {
-	int64_t end_ms = shared_lease(s->shared).end_ms;
-	bool daemon = s->run->process || s->run->driver->local || s->shared->session;
+	int64_t end_ms = shared_lease(s->job.shared).end_ms;
+	bool daemon = s->job.run->process || s->job.run->driver->local || s->job.shared->session;
 
-	if (!s->run->process)
+	if (!s->job.run->process)
 		/* A daemon keeps the session of a shorter lease for the whole TTL. */
-		result->lease_ms = daemon || end_ms == CLOCK_NEVER ? s->run->ttl_ms
+		result->lease_ms = daemon || end_ms == CLOCK_NEVER ? s->job.run->ttl_ms
 								   : end_ms - clock_boot_ms();
 	if (!daemon) {
 		/* The keeper would renew the lease. */
 		child_end(&s->keeper.child);
 		return 0;
 	}
-	if (s->run->driver->local &&
-	    keeper_start(s, KEEPER_ADOPT, err))
+	if (s->job.run->driver->local &&
+	    supervisor_start_keeper(s, KEEPER_ADOPT, err))
 		return -1;
-	if (!s->run->driver->local)
+	if (!s->job.run->driver->local)
 		keeper_order(&s->keeper, KEEPER_ORDER_DETACH);
 	return await_detached(s, result, err);
 }
@@ -83,9 +83,9 @@ static enum acquired acquire_nested(struct supervisor *s, struct acquire_result 
 {
 	enum acquired acquired;
 
-	s->request.ttl_ms = s->run->asked_ttl_ms;
-	acquired = supervisor_join(s, KEEPER_NEST, &result->lease_ms);
-	s->request.ttl_ms = s->run->ttl_ms;
+	s->job.request.ttl_ms = s->job.run->asked_ttl_ms;
+	acquired = obtain_joined(s, KEEPER_NEST, &result->lease_ms);
+	s->job.request.ttl_ms = s->job.run->ttl_ms;
 	if (acquired != ACQUIRED_YES)
 		return acquired;
 	child_end(&s->keeper.child);
@@ -98,11 +98,11 @@ static void acquire_new(struct supervisor *s, struct acquire_result *result)
 {
 	struct error err = { 0 };
 
-	if (token_make(s->token, s->run->name, s->identity, false, &err)) {
+	if (token_make(s->token, s->job.run->name, s->job.identity, false, &err)) {
 		supervisor_fail(s, &err);
 		return;
 	}
-	if (supervisor_acquire(s) != ACQUIRED_YES)
+	if (obtain_lock(s) != ACQUIRED_YES)
 		return;
 	supervisor_report_acquired(s);
 	if (leave_hold(s, result, &err)) {
@@ -126,11 +126,11 @@ void supervise_acquire(const struct run_request *run, const struct run_hooks *ho
 		return;
 	}
 	/* status shows the process that the lock is held for, because this one ends soon. */
-	s.self.pid = run->process ? run->process->pid : getppid();
-	holder_encode(&s.self, s.text);
+	s.job.self.pid = run->process ? run->process->pid : getppid();
+	holder_encode(&s.job.self, s.text);
 	if (acquire_nested(&s, result) == ACQUIRED_NOT_YET)
 		acquire_new(&s, result);
 	result->nested = s.level > 0;
 	token_write(s.token, s.level, result->token);
-	backend_close(s.backend);
+	backend_close(s.job.backend);
 }

@@ -6,14 +6,15 @@
 #include <unistd.h>
 
 #include "base/ipc.h"
+#include "guard_process.h"
 
-int guard_start(struct child *guard, const struct supervisor *s, struct error *err)
+int guard_start(struct child *guard, const struct job *job, struct error *err)
 {
 	int fd;
 
 	fd = child_start(guard, err);
 	if (fd >= 0)
-		guard_main(s, fd);
+		guard_main(job, fd);
 	if (!guard->pid)
 		return -1;
 	/* The guard does the same; either may be first. */

@@ -24,54 +24,18 @@
 
 #include <stdbool.h>
 #include <stdint.h>
-#include <sys/types.h>
 
 #include "child.h"
+#include "message.h"
 
 struct error;
-struct supervisor;
-
-/* How late the guard may be before the supervisor ends it, and acts. */
-#define GUARD_GRACE_MS 500
-
-/* Events are dropped while a supervisor does not read them, except for the last one. */
-enum guard_event_type {
-	GUARD_STOPPED,		/* value: the signal that stopped the command */
-	GUARD_ENDING,		/* the command is stopped, or not begun: struct shared, endings */
-	GUARD_EXITED,		/* value: wait status of the command */
-	GUARD_LEFTOVERS,	/* value: number of processes that the command left; they are */
-				/* ended, waited for or left */
-	GUARD_STUCK,		/* value: pid of a process that it may not signal */
-	GUARD_EMPTY,		/* the tree is dead */
-	GUARD_GONE,		/* the guard's process has ended */
-};
-
-struct guard_event {
-	enum guard_event_type type;
-	int value;
-	bool last;		/* the tree is dead */
-};
-
-enum guard_order_type {
-	GUARD_ORDER_RUN,
-	GUARD_ORDER_SIGNAL,
-};
-
-struct guard_order {
-	enum guard_order_type type;
-	int sig;
-	bool group;		/* the signal is for the command's process group */
-	bool locked;
-	uint64_t fence;		/* 0: unknown */
-};
-
-/* Run the guard's process. fd: to the supervisor. */
-void guard_main(const struct supervisor *s, int fd) __attribute__((noreturn));
+struct job;
 
 /*
- * Fork the guard, which copies *s and waits for guard_run(). Returns 0, or -1 with ERROR_INTERNAL.
+ * Fork the guard, which copies *job and waits for guard_run(). Returns 0, or -1 with
+ * ERROR_INTERNAL.
  */
-int guard_start(struct child *guard, const struct supervisor *s, struct error *err);
+int guard_start(struct child *guard, const struct job *job, struct error *err);
 
 /*
  * Order the guard to start the command. locked: the lock is held, with this fence if it is not 0.

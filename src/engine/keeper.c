@@ -7,17 +7,15 @@
 #include <unistd.h>
 
 #include "base/ipc.h"
-#include "supervisor.h"
 
-int keeper_start(struct supervisor *s, enum keeper_mode mode, struct error *err)
+int keeper_start(struct keeper *keeper, const struct job *job, enum keeper_mode mode,
+		 struct error *err)
 {
-	struct keeper *keeper = &s->keeper;
 	const int fd = child_start(&keeper->child, err);
 
 	if (fd >= 0)
-		keeper_main(s, mode, fd);
+		keeper_main(job, mode, fd);
 	keeper->hold_fd = -1;
-	s->excluded.helper = keeper->child.pid;
 	return keeper->child.pid ? 0 : -1;
 }
 

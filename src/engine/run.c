@@ -26,14 +26,15 @@
 #include "lock/hold.h"
 #include "lock/lease.h"
 #include "environment.h"
-#include "supervisor.h"
+#include "obtain.h"
+#include "release.h"
 
 /* ---- while the command runs ---- */
 
 /* Return the pid of the command; 0: not started yet. */
 static pid_t command_of(const struct supervisor *s)
 {
-	return atomic_load(&s->shared->command);
+	return atomic_load(&s->job.shared->command);
 }
 
 static void handle_holding(struct supervisor *s, const struct keeper_event *event)
@@ -93,18 +94,18 @@ static void follow_stop(struct supervisor *s, int sig)
 {
 	bool foreground;
 
-	if (terminal_lend(&s->terminal, command_of(s), sig)) {
+	if (terminal_lend(&s->job.terminal, command_of(s), sig)) {
 		guard_signal(&s->guard, SIGCONT, true);
 		return;
 	}
-	foreground = terminal_take(&s->terminal, command_of(s));
-	if (s->terminal.fd < 0 || (sig == SIGSTOP && !foreground))
+	foreground = terminal_take(&s->job.terminal, command_of(s));
+	if (s->job.terminal.fd < 0 || (sig == SIGSTOP && !foreground))
 		return;
 	/* A job that was stopped and continued must not be stopped a second time. */
-	signals_stop_self(sig, !s->terminal.stop_typed);
-	s->terminal.stop_typed = false;
-	if (terminal_is_free(&s->terminal))
-		terminal_give(&s->terminal, command_of(s));
+	signals_stop_self(sig, !s->job.terminal.stop_typed);
+	s->job.terminal.stop_typed = false;
+	if (terminal_is_free(&s->job.terminal))
+		terminal_give(&s->job.terminal, command_of(s));
 	s->continue_ms = s->continued_ms + CONTINUE_MS;
 }
 
@@ -124,24 +125,24 @@ static void forward_signals(struct supervisor *s)
 	struct signalfd_siginfo info;
 	int sig;
 
-	while ((sig = signals_next(s->signals, &info))) {
+	while ((sig = signals_next(s->job.signals, &info))) {
 		/* `dlock break` asks for a check at once. */
-		if (sig == SIGURG && s->backend)
+		if (sig == SIGURG && s->job.backend)
 			s->check_now = true;
 		if (s->awaits_leftovers && follow_job(sig))
 			continue;
 		if ((sig == SIGTTIN || sig == SIGTTOU) && info.ssi_code == SI_KERNEL)
-			terminal_wanted(&s->terminal, command_of(s));
+			terminal_wanted(&s->job.terminal, command_of(s));
 		/* This process has sent it for the terminal. */
 		if (sig == SIGCONT && info.ssi_pid == (uint32_t)getpid())
 			continue;
 		if (sig == SIGTSTP || sig == SIGCONT)
-			s->terminal.stop_typed = sig == SIGTSTP && info.ssi_code == SI_KERNEL;
+			s->job.terminal.stop_typed = sig == SIGTSTP && info.ssi_code == SI_KERNEL;
 		/* These are for this process alone. */
 		if (sig == SIGCHLD || sig == SIGPIPE || sig == SIGTTIN || sig == SIGTTOU)
 			continue;
-		if (sig == SIGCONT && command_of(s) && terminal_is_free(&s->terminal))
-			terminal_give(&s->terminal, command_of(s));
+		if (sig == SIGCONT && command_of(s) && terminal_is_free(&s->job.terminal))
+			terminal_give(&s->job.terminal, command_of(s));
 		/* Signals of the kernel, as a terminal's Ctrl-C, are for the whole group. */
 		guard_signal(&s->guard, sig, sig == SIGCONT || sig == SIGTSTP ||
 			     info.ssi_code == SI_KERNEL);
@@ -162,8 +163,8 @@ static void report_stuck(struct supervisor *s, pid_t pid)
 /* Check whether the command was never executed, and set the result. */
 static void check_unused(struct supervisor *s)
 {
-	const int exec_failure = atomic_load(&s->shared->exec_failure);
-	const bool start_failed = atomic_load(&s->shared->start_failed);
+	const int exec_failure = atomic_load(&s->job.shared->exec_failure);
+	const bool start_failed = atomic_load(&s->job.shared->start_failed);
 
 	s->reaped |= exec_failure || start_failed;
 	if (exec_failure) {
@@ -171,7 +172,7 @@ static void check_unused(struct supervisor *s)
 		s->result->error.errnum = exec_failure;
 	} else if (start_failed) {
 		s->result->end = RUN_FAILED;
-		s->result->error = s->shared->start_error;
+		s->result->error = s->job.shared->start_error;
 	}
 }
 
@@ -179,8 +180,8 @@ static void handle_leftovers(struct supervisor *s, int count)
 {
 	const bool one = count == 1;
 
-	s->awaits_leftovers = s->run->leftovers == LEFTOVERS_WAIT;
-	if (s->run->leftovers != LEFTOVERS_KILL) {
+	s->awaits_leftovers = s->job.run->leftovers == LEFTOVERS_WAIT;
+	if (s->job.run->leftovers != LEFTOVERS_KILL) {
 		supervisor_report(s, EVENT_LEFTOVERS, LEVEL_STEP,
 				  "the command has ended and left %d process%s running%s%s", count,
 				  one ? "" : "es", s->awaits_leftovers
@@ -203,7 +204,7 @@ static void handle_exited(struct supervisor *s, int status)
 	s->result->status = s->result->facts.status = status;
 	/* After a failure the guard has ended the command. */
 	s->reaped = s->result->facts.has_status = !ipc_has_failed(NULL);
-	s->result->from_terminal = terminal_take(&s->terminal, command_of(s));
+	s->result->from_terminal = terminal_take(&s->job.terminal, command_of(s));
 	if (WIFSIGNALED(status))
 		supervisor_report(s, EVENT_ENDED, LEVEL_STEP, "the command was killed by signal %d",
 				  WTERMSIG(status));
@@ -215,7 +216,7 @@ static void handle_exited(struct supervisor *s, int status)
 /* Report why the guard ends the command. */
 static void handle_endings(struct supervisor *s)
 {
-	const int endings = atomic_load(&s->shared->endings);
+	const int endings = atomic_load(&s->job.shared->endings);
 
 	if (endings & ENDING_LEASE)
 		supervisor_expire(s);
@@ -262,15 +263,15 @@ static bool handle_guard(struct supervisor *s, const struct guard_event *event)
  */
 static int64_t unenforced_end(const struct supervisor *s)
 {
-	if (s->run->kill_on_lost || !s->protected || s->lost)
+	if (s->job.run->kill_on_lost || !s->protected || s->lost)
 		return CLOCK_NEVER;
-	return shared_lease(s->shared).end_ms;
+	return shared_lease(s->job.shared).end_ms;
 }
 
 /* Return when to stop the command for the current lease. */
 static struct lease_stop stop_of(const struct supervisor *s)
 {
-	return shared_stop(s->shared, s->run, s->protected);
+	return shared_stop(s->job.shared, s->job.run, s->protected);
 }
 
 /*
@@ -279,7 +280,7 @@ static struct lease_stop stop_of(const struct supervisor *s)
  */
 static int64_t force_at(const struct supervisor *s)
 {
-	const int64_t due_ms = atomic_load(&s->shared->guard_due_ms);
+	const int64_t due_ms = atomic_load(&s->job.shared->guard_due_ms);
 	const int64_t force_ms = clock_earlier(s->force_ms, stop_of(s).force_ms);
 
 	return force_ms > due_ms ? force_ms : due_ms;
@@ -291,21 +292,21 @@ static int64_t force_at(const struct supervisor *s)
  */
 static int64_t check_local(struct supervisor *s, int64_t check_ms)
 {
-	struct request request = s->request;
+	struct request request = s->job.request;
 	struct error err = { 0 };
 
-	if (!s->backend || !s->protected || s->lost)
+	if (!s->job.backend || !s->protected || s->lost)
 		return CLOCK_NEVER;
 	if (clock_boot_ms() < check_ms && !s->check_now)
 		return check_ms;
 	s->check_now = false;
 	request.text = NULL;
-	if (hold_renew(s->backend, &request, &s->local_grant, &err) == OUTCOME_LOST) {
-		eventfd_write(s->lost_fd, 1);
+	if (hold_renew(s->job.backend, &request, &s->job.local_grant, &err) == OUTCOME_LOST) {
+		eventfd_write(s->job.lost_fd, 1);
 		supervisor_lose(s, err.message);
 		return CLOCK_NEVER;
 	}
-	return lease_renew_at(clock_boot_ms(), s->run->ttl_ms);
+	return lease_renew_at(clock_boot_ms(), s->job.run->ttl_ms);
 }
 
 /*
@@ -329,7 +330,7 @@ static bool kill_unseen(const struct supervisor *s, int64_t lease_end_ms)
  */
 static void end_tree(struct supervisor *s)
 {
-	const int64_t lease_end_ms = shared_lease(s->shared).end_ms;
+	const int64_t lease_end_ms = shared_lease(s->job.shared).end_ms;
 	int64_t pause_ms = 5;
 	pid_t refused;
 	int left;
@@ -363,7 +364,7 @@ static int hold_fd_of(const struct supervisor *s)
 {
 	if (!s->protected)
 		return -1;
-	return s->backend ? s->local_grant.hold_fd : s->keeper.hold_fd;
+	return s->job.backend ? s->job.local_grant.hold_fd : s->keeper.hold_fd;
 }
 
 /* Run the command until its whole tree is dead. The guard must be started. */
@@ -377,9 +378,9 @@ static void run_command(struct supervisor *s)
 	if (s->protected)
 		supervisor_report_acquired(s);
 	/* Before the order, so that this line comes before the command's output. */
-	supervisor_report(s, EVENT_STARTED, LEVEL_STEP, "running %s", s->run->command);
+	supervisor_report(s, EVENT_STARTED, LEVEL_STEP, "running %s", s->job.run->command);
 	guard_run(&s->guard, s->protected, s->result->facts.fence, hold_fd_of(s));
-	check_ms = lease_renew_at(clock_boot_ms(), s->run->ttl_ms);
+	check_ms = lease_renew_at(clock_boot_ms(), s->job.run->ttl_ms);
 	while (alive) {
 		stop_failed(s);
 		check_ms = check_local(s, check_ms);
@@ -402,196 +403,21 @@ static void run_command(struct supervisor *s)
 	/* A guard that was killed by its timer has not reported why. */
 	if (!s->ended && clock_boot_ms() >= stop_of(s).term_ms)
 		supervisor_expire(s);
-	else if (!s->ended && clock_boot_ms() >= atomic_load(&s->shared->guard_dies_ms))
+	else if (!s->ended && clock_boot_ms() >= atomic_load(&s->job.shared->guard_dies_ms))
 		supervisor_lose(s, "the guard process did not act before the end of a lease");
 	if (!s->ended)
 		end_tree(s);
 	/* A command that was never started has no minimum hold. */
 	if (!command_of(s))
-		atomic_store(&s->shared->held_ms, 0);
+		atomic_store(&s->job.shared->held_ms, 0);
 	s->ended = true;
 	s->ended_ms = clock_boot_ms();
-	s->last_lease = shared_lease(s->shared);
+	s->last_lease = shared_lease(s->job.shared);
 	/* Continue also processes that were stopped since the command's end. */
-	terminal_wanted(&s->terminal, command_of(s));
-	terminal_take(&s->terminal, command_of(s));
+	terminal_wanted(&s->job.terminal, command_of(s));
+	terminal_take(&s->job.terminal, command_of(s));
 	if (!s->reaped)
 		s->result->status = SIGKILL;
-}
-
-/* ---- the release ---- */
-
-/* Does the success of --once-per retain the lock? */
-static bool is_done(const struct supervisor *s)
-{
-	return s->run->once_ms && shared_keep_ms(s->shared, s->run) > 0;
-}
-
-/* The option that retains the lock. */
-static const char *keeping_option(const struct supervisor *s)
-{
-	return s->run->once_ms ? "--once-per" : "--min-hold";
-}
-
-static void report_released(struct supervisor *s)
-{
-	const int64_t keep_ms = shared_keep_ms(s->shared, s->run);
-	const int64_t ran_ms = s->ended_ms - atomic_load(&s->shared->held_ms);
-	char text[DURATION_TEXT_SIZE];
-
-	if (keep_ms > 0)
-		supervisor_report(s, EVENT_RELEASED, LEVEL_STEP,
-				  "released; %s%s keeps the lock for %s more", is_done(s) &&
-				  ran_ms > s->run->once_ms
-				  ? "the command took longer than the time of --once-per; " : "",
-				  keeping_option(s), duration_format(keep_ms, text, sizeof(text)));
-	else
-		supervisor_report(s, EVENT_RELEASED, LEVEL_STEP, "released");
-}
-
-/* Handle the keeper's last event: was the lock held until the command was dead? */
-static void handle_released(struct supervisor *s, const struct keeper_event *event)
-{
-	int64_t left_ms = s->last_lease.end_ms - clock_boot_ms();
-	bool in_lease = s->ended_ms < s->last_lease.end_ms;
-	char text[DURATION_TEXT_SIZE];
-
-	if (event->type == KEEPER_RELEASED) {
-		if (!s->joined && event->error.kind == ERROR_REFUSED)
-			supervisor_report(s, EVENT_NOT_RELEASED, LEVEL_WARNING, "released, but %s",
-					  event->error.message);
-		else if (!s->joined)
-			report_released(s);
-		return;
-	}
-	if (event->type == KEEPER_LOST) {
-		supervisor_lose(s, event->error.message);
-		return;
-	}
-	/* An outer hold is not this run's to release. */
-	if (s->lost || (s->joined && in_lease))
-		return;
-	/* Unknown; but a command that ended within the lease was protected. */
-	if (!in_lease)
-		supervisor_lose(s, event->error.message);
-	else if (s->last_lease.end_ms == CLOCK_NEVER)
-		/* A lock without a lease is free when this process ends. */
-		supervisor_report(s, EVENT_NOT_RELEASED, LEVEL_WARNING,
-				  "the lock is not kept for %s: %s", keeping_option(s),
-				  event->error.message);
-	else
-		supervisor_report(s, EVENT_NOT_RELEASED, LEVEL_WARNING,
-				  "could not %s: %s; the lock lapses within %s", is_done(s)
-				  ? "store the success of --once-per" : "release the lock",
-				  event->error.message,
-				  duration_format(left_ms, text, sizeof(text)));
-}
-
-/* Wait for the keeper's last event. The lock of a keeper that was killed ends with its lease. */
-static void await_release(struct supervisor *s)
-{
-	int64_t until_ms = clock_boot_ms() + 2 * s->timeout_ms + KEEPER_GRACE_MS;
-	struct keeper_event event = s->last_word;
-
-	/* The keeper tries until then. */
-	if (is_done(s) && s->last_lease.end_ms != CLOCK_NEVER)
-		until_ms += s->last_lease.end_ms - clock_boot_ms();
-	/* After the end of a lost lease there is nothing to release. */
-	if (s->lost)
-		until_ms = clock_earlier(until_ms, s->last_lease.end_ms);
-	if (!event.last && !supervisor_await_last(s, until_ms, &event)) {
-		event = (struct keeper_event){ .type = KEEPER_FAILED };
-		if (s->keeper.child.pid)
-			error_set(&event.error, ERROR_UNAVAILABLE, 0, "no answer in time");
-		else
-			supervisor_keeper_died(s, &event.error);
-	}
-	handle_released(s, &event);
-}
-
-static void release_local(struct supervisor *s)
-{
-	struct keeper_event event = { .type = KEEPER_FAILED };
-
-	if (shared_keep_ms(s->shared, s->run) <= 0) {
-		event.type = keeper_event_of(hold_release(s->backend, &s->request, &s->self, 0, 0,
-							  &event.error));
-	} else if (!keeper_start(s, KEEPER_KEEP, &event.error)) {
-		/* It stays behind, and retains the lock. */
-		await_release(s);
-		return;
-	}
-	/* The outcome HELD of a release: it was held until then. */
-	if (event.type == KEEPER_HELD)
-		event.type = KEEPER_RELEASED;
-	handle_released(s, &event);
-}
-
-/* Release, and find out whether the lock was held until now. */
-static void release_lock(struct supervisor *s)
-{
-	if (s->run->driver->local && !s->joined) {
-		release_local(s);
-	} else {
-		/* The guard has woken the keeper already, unless it was killed. */
-		keeper_order(&s->keeper, KEEPER_ORDER_RELEASE);
-		await_release(s);
-	}
-	child_end(&s->keeper.child);
-	keeper_drop_hold(&s->keeper);
-}
-
-/* ---- --on-lost-run: a shell command that runs at the end ---- */
-
-/* The limit of the shell's time. */
-#define ON_LOST_MS 30000
-
-static void __attribute__((noreturn)) shell_main(const struct supervisor *s)
-{
-	const int nothing = open("/dev/null", O_RDONLY | O_CLOEXEC);
-
-	setenv("DLOCK_REASON", s->lost_reason, 1);
-	environment_write_fence(s->result->facts.fence);
-	/* A dlock in the shell must not join the hold that was lost. */
-	environment_drop_token();
-	/* The shell's children are killed with it. */
-	setpgid(0, 0);
-	/* In the background, reading from the terminal would stop the shell. */
-	dup2(nothing, STDIN_FILENO);
-	signals_restore(s->signals);
-	execl("/bin/sh", "sh", "-c", s->run->on_lost_run, (char *)NULL);
-	_exit(127);
-}
-
-/* Run the command of --on-lost-run, after the loss and the end of all other processes. */
-static void run_on_lost(const struct supervisor *s)
-{
-	const int64_t until_ms = clock_boot_ms() + ON_LOST_MS;
-	struct pollfd signal_fd = { .fd = s->signals->fd, .events = POLLIN };
-	int status = 0, sig = 0;
-	pid_t shell;
-
-	supervisor_log(s, LEVEL_STEP, "running the command of --on-lost-run");
-	shell = fork();
-	if (shell == 0)
-		shell_main(s);
-	if (shell < 0)
-		supervisor_log(s, LEVEL_ERROR, "--on-lost-run: cannot start a process: %s",
-			       strerror(errno));
-	while (shell > 0 && sig != SIGKILL && waitpid(shell, &status, WNOHANG) == 0) {
-		poll(&signal_fd, 1, clock_poll_timeout(until_ms));
-		sig = clock_boot_ms() < until_ms ? signals_next(s->signals, NULL) : SIGKILL;
-		if (sig && signals_fatal(s->signals, sig))
-			kill(-shell, sig);
-	}
-	if (sig == SIGKILL)
-		supervisor_log(s, LEVEL_WARNING, "the command of --on-lost-run has run for %d s "
-			       "and is killed", ON_LOST_MS / 1000);
-	else if (status)
-		supervisor_log(s, LEVEL_WARNING, WIFSIGNALED(status)
-			       ? "the command of --on-lost-run died of signal %d"
-			       : "the command of --on-lost-run ended with status %d",
-			       WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status));
 }
 
 /* ---- the run ---- */
@@ -601,19 +427,19 @@ static void run_protected(struct supervisor *s)
 {
 	int64_t ignored_ms;
 	struct error err = { 0 };
-	enum acquired acquired = supervisor_join(s, KEEPER_JOIN, &ignored_ms);
+	enum acquired acquired = obtain_joined(s, KEEPER_JOIN, &ignored_ms);
 
-	if (s->joined) {
+	if (s->job.joined) {
 		s->protected = true;
 		s->result->facts.acquired_ms = clock_boot_ms();
 		supervisor_report(s, EVENT_JOINED, LEVEL_STEP,
 				  "already held, with the token in DLOCK_TOKEN");
 	}
 	if (acquired == ACQUIRED_NOT_YET) {
-		if (token_make(s->token, s->run->name, s->identity, true, &err))
+		if (token_make(s->token, s->job.run->name, s->job.identity, true, &err))
 			acquired = supervisor_fail(s, &err);
 		else
-			acquired = supervisor_acquire(s);
+			acquired = obtain_lock(s);
 	}
 	if (acquired != ACQUIRED_YES) {
 		child_end(&s->guard);
@@ -621,14 +447,14 @@ static void run_protected(struct supervisor *s)
 	}
 	supervisor_check_guard(s);
 	if (!s->guard.pid && supervisor_start_guard(s, &err)) {
-		atomic_store(&s->shared->held_ms, 0);
+		atomic_store(&s->job.shared->held_ms, 0);
 		supervisor_fail(s, &err);
 	} else {
 		s->result->end = RUN_EXITED;
 		run_command(s);
 	}
 	if (s->protected)
-		release_lock(s);
+		supervisor_release(s);
 	/* The guard ends without an order, and must be reaped. */
 	child_end(&s->guard);
 	if (s->lost && s->result->end == RUN_EXITED)
@@ -662,9 +488,9 @@ void supervise_run(const struct run_request *run, const struct run_hooks *hooks,
 		result->end = RUN_OVERDUE;
 	result->facts.over_ms = clock_boot_ms();
 	/* This process may have been stopped before the guard took the offer. */
-	if (result->facts.acquired_ms && atomic_load(&s.shared->held_ms))
-		result->facts.acquired_ms = atomic_load(&s.shared->held_ms);
-	backend_close(s.backend);
+	if (result->facts.acquired_ms && atomic_load(&s.job.shared->held_ms))
+		result->facts.acquired_ms = atomic_load(&s.job.shared->held_ms);
+	backend_close(s.job.backend);
 	if (s.lost && result->end == RUN_LOST && run->on_lost_run)
 		run_on_lost(&s);
 }

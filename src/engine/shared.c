@@ -3,7 +3,7 @@
 #include "shared.h"
 
 #include "base/clock.h"
-#include "run.h"
+#include "request.h"
 
 /* A success of --once-per is kept for this long, because a waiter checks for it each second. */
 #define DONE_LEAST_MS 10000

@@ -4,10 +4,10 @@
  *
  *	supervise_run()			run.c
  *	  supervisor_init()		shared memory, request: supervisor.c
- *	  supervisor_join()		joins an outer hold: supervisor.c
- *	  supervisor_acquire()		or waits for the lock: supervisor.c
+ *	  obtain_joined()		joins an outer hold: obtain.c
+ *	  obtain_lock()			or waits for the lock: obtain.c
  *	  run_command()			until the command's tree is dead
- *	  release_lock()
+ *	  supervisor_release()		release.c
  *	  run_on_lost()			after a loss, with --on-lost-run
  *
  * supervise_acquire() in acquire.c acquires the lock, and leaves a daemon or no process behind.
@@ -17,18 +17,14 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "base/terminal.h"
 #include "base/tree.h"
 #include "lock/token.h"
 #include "guard.h"
+#include "job.h"
 #include "keeper.h"
-#include "shared.h"
-#include "run.h"
 
 struct signals;
 
-/* The time for the keeper's last event, beyond the timeouts of its requests. */
-#define KEEPER_GRACE_MS 500
 /*
  * The time for the keeper's last event after a signal. Further signals do not shorten it, because
  * timeout(1) sends two, and a lock that is not released is held for a TTL.
@@ -36,26 +32,11 @@ struct signals;
 #define INTERRUPTED_GRACE_MS 1000
 
 struct supervisor {
-	const struct run_request *run;
-	const struct run_hooks *hooks;
-	const struct signals *signals;
+	struct job job;
 	struct run_result *result;
-	struct terminal terminal;
-	struct shared *shared;
-	int lost_fd;			/* eventfd that wakes the guard after a loss */
-	/*
-	 * The guard writes a byte when the command's tree is dead, so that the release does not
-	 * wait for the supervisor. End of file: supervisor and guard are dead, and the keeper ends.
-	 */
-	int guard_pipe[2];
-	uint64_t identity;		/* uri_identity() */
 	char token[TOKEN_SIZE];
 	int level;			/* of a nested run's token; 0: it is plain */
-	struct request request;
-	struct holder self;
-	char text[HOLDER_TEXT_SIZE];	/* self, encoded, for the request */
-	struct backend *backend;	/* local drivers only; they need no keeper, except for */
-	struct grant local_grant;	/* KEEPER_ADOPT and KEEPER_KEEP; and what it granted */
+	char text[HOLDER_TEXT_SIZE];	/* job.self, encoded, for the request */
 	bool check_now;			/* verify a local lock now */
 	struct keeper keeper;
 	struct child guard;
@@ -67,10 +48,8 @@ struct supervisor {
 	bool stuck_reported;		/* a process cannot be signalled */
 
 	bool protected;			/* the lock is, or was, held */
-	bool joined;			/* by an outer hold, whose token is in the environment */
 	int64_t started_ms;
-	int64_t limit_ms;		/* of the wait; CLOCK_NEVER: none, or tried only once */
-	/* How long after it the wait ends; 0: the backend has said that the lock is taken. */
+	/* How long after job.limit_ms the wait ends; 0: the backend has said that it is taken. */
 	int64_t late_ms;
 	struct error down;		/* why the backend cannot be used; kind NONE: not known */
 	bool has_exited;		/* the guard has reported the command's end */
@@ -89,12 +68,6 @@ struct supervisor {
 };
 
 enum acquired { ACQUIRED_NO, ACQUIRED_YES, ACQUIRED_NOT_YET };
-
-/* Is this level reported? Otherwise save the time to format the message. */
-static inline bool supervisor_reports(const struct supervisor *s, enum level level)
-{
-	return level >= s->hooks->least;
-}
 
 /* Pass a message to the caller's hook. */
 void supervisor_report(const struct supervisor *s, const char *event, enum level level,
@@ -127,6 +100,9 @@ bool supervisor_check_proc(struct supervisor *s);
 /* Limit the time that the guard has to stop the command; then this process ends it. */
 void supervisor_begin_stop(struct supervisor *s);
 
+/* Return when the supervisor waits no longer for the keeper's last event (CLOCK_BOOTTIME). */
+int64_t supervisor_patience_end(const struct supervisor *s);
+
 /*
  * Wait for the keeper's last event, until until_ms at the latest, and after a signal that ends
  * dlock for INTERRUPTED_GRACE_MS. False: it did not come, because the keeper is dead or too slow.
@@ -142,6 +118,9 @@ void supervisor_sleep(struct supervisor *s, int64_t until_ms);
 /* As supervisor_sleep(), but drop signals, and poll neither keeper nor guard. */
 void supervisor_pause(struct supervisor *s, int64_t until_ms);
 
+/* Fork the keeper, which is no process of the command. Returns 0, or -1 with *err. */
+int supervisor_start_keeper(struct supervisor *s, enum keeper_mode mode, struct error *err);
+
 /* Fork the guard. Returns 0, or -1 with *err. */
 int supervisor_start_guard(struct supervisor *s, struct error *err);
 
@@ -154,18 +133,7 @@ enum acquired supervisor_fail(struct supervisor *s, const struct error *err);
 /* Read signals. True: one ends the wait, and the result is filled. */
 bool supervisor_interrupted(struct supervisor *s);
 
-/* Acquire. Returns YES with s->protected, or NO with the result filled. */
-enum acquired supervisor_acquire(struct supervisor *s);
-
 /* Fill *s with the request, and make what the processes share. Returns 0, or -1 with *err. */
 int supervisor_init(struct supervisor *s, const struct run_request *run,
 		    const struct run_hooks *hooks, const struct signals *signals,
 		    struct run_result *result, struct error *err);
-
-/*
- * Find the hold of the token in the environment, and let a keeper join it (KEEPER_JOIN) or renew it
- * once (KEEPER_NEST). Returns YES with s->joined and *lease_ms as in the keeper's event, or
- * without: the backend is down, and the command runs without the lock (--if-down run). NOT_YET:
- * there is no such hold, and the caller acquires. NO with the result filled.
- */
-enum acquired supervisor_join(struct supervisor *s, enum keeper_mode mode, int64_t *lease_ms);

@@ -62,7 +62,7 @@ logs_event() {
 }
 
 @test "dlock-output.5 has every event, and no other" {
-	sed -n 's/^#define EVENT_[A-Z_]* "\(.*\)".*/\1/p' "$TOP/src/engine/run.h" |
+	sed -n 's/^#define EVENT_[A-Z_]* "\(.*\)".*/\1/p' "$TOP/src/engine/request.h" |
 		sort >known
 	[[ -s known ]]
 	equal "$(of_man 2)" "$(<known)" events
