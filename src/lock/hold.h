@@ -88,10 +88,15 @@ uint64_t hold_next_fence(uint64_t last);
 int64_t hold_retry_at(int64_t left_ms, bool first, bool foreign);
 
 /*
- * A waiter that could take the lock and has not done so within this time is passed by the next one.
- * So a waiter that is dead or stopped delays the others by about 1 s.
+ * The lifetimes of a waiter. A waiter that could take the lock and has not done so within LATE is
+ * passed by the next one, so a waiter that is dead or stopped delays the others by about 1 s. After
+ * each of its requests a waiter counts as alive for ALIVE, or, if it sleeps in the server, for
+ * ASLEEP, which is three sleeps. After QUEUE without a request all are dead, and the queue is gone.
  */
 #define HOLD_LATE_MS 900
+#define HOLD_ALIVE_MS 20000
+#define HOLD_ASLEEP_MS (3 * HOLD_RETRY_MS)
+#define HOLD_QUEUE_MS 60000
 struct hold_late {
 	char id[ROW_ID_SIZE];	/* the waiter that is being watched; "": none */
 	int64_t since_ms;	/* CLOCK_BOOTTIME */

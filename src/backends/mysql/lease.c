@@ -41,8 +41,6 @@
 #define FOREIGN_MS 300
 /* After so many sleeps that ended at once, a waiter does not sleep in the server any more. */
 #define CUTS_MOST 2
-/* The lease of an entry whose client sleeps at the door, for HOLD_RETRY_MS at a time. */
-#define AT_DOOR_MS 15000
 /* How long a break waits for the end of the holder's connection, and how often it looks. */
 #define END_MS 1000
 #define END_AGAIN_MS 5
@@ -515,7 +513,7 @@ static enum outcome extend_entry(struct mysql_backend *my, struct mysql_conn *co
 static enum outcome sleep_at_door(struct mysql_backend *my, const struct request *request,
 				  struct grant *grant, struct error *err)
 {
-	enum outcome outcome = extend_entry(my, &my->conn, request, AT_DOOR_MS, err);
+	enum outcome outcome = extend_entry(my, &my->conn, request, HOLD_ASLEEP_MS, err);
 
 	if (outcome != OUTCOME_HELD)
 		return outcome;

@@ -12,11 +12,10 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "lock/findings.h"
+#include "lock/hold.h"
 
 /* The longest pause after contention. */
 #define CONTENTION_US 8000
-/* The time for which a waiter counts as alive after each of its requests. */
-#define ALIVE_US INT64_C(20000000)
 
 /* ---- values ---- */
 
@@ -42,7 +41,7 @@ void call_begin(struct call *call, struct mysql_backend *my, struct mysql_conn *
 	call_set(call, SQL_PART("as", keep_us ? "CONCAT('kept ', place)" : "token"));
 	call_set(call, SQL_INT("ttl", keep_us ? keep_us : request->ttl_ms * 1000));
 	call_set(call, SQL_INT("keep", keep_us));
-	call_set(call, SQL_INT("alive", ALIVE_US));
+	call_set(call, SQL_INT("alive", HOLD_ALIVE_MS * INT64_C(1000)));
 	call_set(call, SQL_INT("queue", request->queue));
 	call_set(call, SQL_INT("place", my->position));
 	call_set(call, SQL_PART("conn", "conn"));

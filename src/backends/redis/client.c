@@ -11,6 +11,7 @@
 
 #include "base/clock.h"
 #include "base/memory.h"
+#include "lock/hold.h"
 
 /*
  * A server that has not answered this many requests hangs, and gets nothing more but a release:
@@ -160,8 +161,9 @@ static void send_before(struct redis_conn *conn, const char *command, const char
 static void send_request(const struct redis_client *client, struct redis_server *server,
 			 const struct redis_call *call, bool as_text)
 {
-	const char *argv[3 + REDIS_KEYS + 3 + REDIS_ARGUMENTS + 4 + 1];
+	const char *argv[3 + REDIS_KEYS + 5 + REDIS_ARGUMENTS + 4 + 1];
 	char owner[REDIS_OWNER_SIZE], keys[TEXT_DIGITS_SIZE], most[TEXT_DIGITS_SIZE];
+	char late[TEXT_DIGITS_SIZE], queue[TEXT_DIGITS_SIZE];
 	const struct script *script = client->kind ? &script_redisson : &script_plain;
 	struct redis_conn *conn = conn_of(server, call);
 	int argc = 3;
@@ -181,6 +183,8 @@ static void send_request(const struct redis_client *client, struct redis_server 
 		argv[argc++] = call->what;
 		argv[argc++] = client->keys[KEY_CHANNEL];
 		argv[argc++] = redisson_owner(client->kind, call->token, owner);
+		argv[argc++] = redis_digits(HOLD_LATE_MS, late);
+		argv[argc++] = redis_digits(HOLD_QUEUE_MS, queue);
 		for (int i = 0; call->arguments[i]; i++)
 			argv[argc++] = call->arguments[i];
 		if (client->kind) {

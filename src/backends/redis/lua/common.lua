@@ -1,6 +1,6 @@
 -- The beginning of the script in each dialect. KEYS: the lock and the keys beside it, see
 -- backend.c. ARGV: the request, the prefix of the waiters' channels, the token (Redisson's: the
--- owner), and then:
+-- owner), the two lifetimes below, and then:
 --
 --	acquire  TTL (ms), mode, record, queued_at ('0': not known yet), least fence ('0': this
 --		 server's clock gives one), enqueues ('1': stay in the queue when the lock is taken)
@@ -21,14 +21,12 @@
 -- text cost less.
 local lock, holders, queue, waiters, fence = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local what, channel, token = ARGV[1], ARGV[2], ARGV[3]
+-- HOLD_LATE_MS and HOLD_QUEUE_MS of lock/hold.h.
+local LATE, QUEUE = tonumber(ARGV[4]), ARGV[5]
 
 -- A fence outlives its lock by 30 days. After that the server's clock gives a greater one anyway.
 local FENCE_SECONDS = '2592000'
 
--- How long (ms) a waiter that was called may take before the next one passes it.
-local GRANT = 900
--- When no waiter has tried for this time (ms), all are dead, and the queue expires.
-local QUEUE = '60000'
 
 local function digits(n) return string.format('%.0f', n) end
 

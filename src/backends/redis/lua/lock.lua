@@ -1,6 +1,6 @@
 -- The lock, in each dialect. A release frees the lock and calls the first waiter, which takes it
 -- like any client. No newcomer of dlock passes the queue. A waiter that was called and has not
--- tried within GRANT is passed by the next one, which is called for that time. A waiter without a
+-- tried within LATE is passed by the next one, which is called for that time. A waiter without a
 -- listener on its channel is dead.
 
 -- ---- records: of a holder 'FENCE SINCE TEXT', of a waiter 'QUEUED_AT MODE TEXT'
@@ -46,10 +46,10 @@ local function called()
   return string.match(redis.call('HGET', waiters, 'called') or '', '^(%S+) (%d+)$')
 end
 
--- Was this waiter called GRANT ago or earlier, and could it still take the lock?
+-- Was this waiter called LATE ago or earlier, and could it still take the lock?
 local function late(who)
   local first, since = called()
-  if first ~= who or math.abs(now - since) < GRANT then return false end
+  if first ~= who or math.abs(now - since) < LATE then return false end
   local _, wanted = waiter(who)
   return room(wanted or 'x')
 end
@@ -83,7 +83,7 @@ local function call(changed)
   end
   publish(channel .. first, '0')
   local second = at(1)
-  if second and waiter(second) then publish(channel .. second, GRANT + 5) end
+  if second and waiter(second) then publish(channel .. second, LATE + 5) end
 end
 
 -- ---- the requests
@@ -201,4 +201,4 @@ end
 
 local requests = {acquire = acquire, renew = renew, release = release, show = show,
                   ['break'] = break_hold}
-return requests[what](unpack(ARGV, 4))
+return requests[what](unpack(ARGV, 6))

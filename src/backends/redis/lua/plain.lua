@@ -2,15 +2,15 @@
 -- token -> end of its lease (ms by this server's clock).
 
 -- Most locks are free and nobody waits. What is refused shows before the lock is taken, at last.
-if what == 'acquire' and ARGV[5] == 'x' and not string.find(ARGV[9], 'r') and
+if what == 'acquire' and ARGV[7] == 'x' and not string.find(ARGV[11], 'r') and
    redis.call('EXISTS', lock, holders, queue, waiters) == 0 then
-  local number = next_fence(ARGV[8])
-  redis.call('HSET', holders, token, number .. ' ' .. digits(now_us) .. ' ' .. ARGV[6])
-  redis.call('PEXPIRE', holders, ARGV[4])
-  redis.call('SET', lock, token, 'PX', ARGV[4])
+  local number = next_fence(ARGV[10])
+  redis.call('HSET', holders, token, number .. ' ' .. digits(now_us) .. ' ' .. ARGV[8])
+  redis.call('PEXPIRE', holders, ARGV[6])
+  redis.call('SET', lock, token, 'PX', ARGV[6])
   return {1, number}
 end
-if what == 'release' and ARGV[4] == '0' and ARGV[7] == '0' and
+if what == 'release' and ARGV[6] == '0' and ARGV[9] == '0' and
    redis.call('EXISTS', queue, waiters) == 0 and redis.pcall('GET', lock) == token then
   redis.call('DEL', lock, holders)
   return {1}

@@ -44,9 +44,9 @@ local function all_permits() return digits(free + redis.call('ZCARD', timeouts))
 -- As Redisson's trySetPermits().
 if family == 'semaphore' and kind == 'none' and what == 'acquire' then
   redis.call('ZREMRANGEBYSCORE', timeouts, '-inf', digits(now))
-  free, kind = tonumber(ARGV[5]) - redis.call('ZCARD', timeouts), 'string'
+  free, kind = tonumber(ARGV[7]) - redis.call('ZCARD', timeouts), 'string'
   redis.call('SET', lock, digits(free))
-  publish(java, ARGV[5])
+  publish(java, ARGV[7])
 end
 if free and what ~= 'show' then
   local over = redis.call('ZRANGEBYSCORE', timeouts, '-inf', digits(now))
