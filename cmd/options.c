@@ -264,7 +264,7 @@ static const struct option_row *find_row(enum command_bit command, bool is_long,
 
 /*
  * Parse a long option, or the letters of short ones, in *word. The argument may be the next word,
- * to which *word is then moved. Returns 0, or -1 with *err.
+ * to which *word is then moved.
  */
 static int parse_word(struct options *options, enum command_bit command, const char *self,
 		      char ***word, struct error *err)

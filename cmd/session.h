@@ -59,9 +59,7 @@ struct command {
 	bool bare;		/* the session has only its options, and run begins it itself */
 };
 
-/*
- * Load the settings of session->options, and name the lock in messages. Returns 0, or -1 with *err.
- */
+/* Load the settings of session->options, and name the lock in messages. */
 int session_begin(struct session *session, struct error *err);
 
 /*
@@ -70,10 +68,7 @@ int session_begin(struct session *session, struct error *err);
  */
 int session_run(const struct command *command, const struct options *options);
 
-/*
- * Open the backend of the session unless it is open; session_run() closes it. Returns 0, or -1 with
- * *err.
- */
+/* Open the backend of the session unless it is open; session_run() closes it. */
 int session_connect(struct session *session, struct error *err);
 
 /* Close the backend before another name is used, because one object serves one name. */
@@ -88,8 +83,7 @@ void session_choose(struct session *session, const char *name);
 /*
  * Fill session->locks.names with the locks that the operands name. An operand with *, ? or [ is a
  * pattern of fnmatch(3) for the names that the backend lists, which are then sorted, and each there
- * once. It is a name if the backend lists this name, or none that matches. Returns 0, or -1 with
- * *err.
+ * once. It is a name if the backend lists this name, or none that matches.
  */
 int session_names(struct session *session, struct error *err);
 
@@ -104,7 +98,7 @@ int session_view(struct session *session, int *unread, struct error *err);
 
 /*
  * Load all settings, and complete options->run, which then points to *settings. Both last as long
- * as the process. Returns 0, or -1 with *err.
+ * as the process.
  */
 int settings_load(struct settings *settings, struct options *options, struct error *err);
 

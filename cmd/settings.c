@@ -30,7 +30,7 @@ static const char *user_file(void)
 
 /*
  * Load both files. A file that this user may not read, as one with passwords, is recorded:
- * choose_backend() refuses a backend that may be defined in it. Returns 0, or -1 with *err.
+ * choose_backend() refuses a backend that may be defined in it.
  */
 static int load_files(struct settings *settings, struct error *err)
 {

@@ -175,7 +175,7 @@ static void json_lock(const char *name, const char *location, const struct rows 
 
 /* ---- */
 
-/* List the locks that were named, or all. Returns 0, or -1 with *err. */
+/* List the locks that were named, or all. */
 static int list_locks(struct session *session, struct error *err)
 {
 	struct locks *locks = &session->locks;
@@ -228,7 +228,7 @@ static void show_locks(const struct session *session)
 	}
 }
 
-/* --names: print the list, without a request for each lock. Returns 0, or -1 with *err. */
+/* --names: print the list, without a request for each lock. */
 static int print_names(struct session *session, struct error *err)
 {
 	const struct name_list *all = &session->locks.names;

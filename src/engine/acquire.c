@@ -55,7 +55,7 @@ static int await_detached(struct supervisor *s, struct acquire_result *result,
 	return -1;
 }
 
-/* Leave a daemon behind for the hold, or the lease alone. Returns 0, or -1 with *err. */
+/* Leave a daemon behind for the hold, or the lease alone. */
 static int leave_hold(struct supervisor *s, struct acquire_result *result, struct error *err)
 {
 	int64_t end_ms = shared_lease(s->job.shared).end_ms;

@@ -195,7 +195,7 @@ static void answer_renewal(struct keeping *k, const struct keeper_query *query, 
 /* The connection of a run that has joined: it stays silent, and ends with the run. */
 #define JOINED (UINT64_C(1) << 32)
 
-/* Add fd to the epoll, or change its entry. Returns 0, or -1 with *err. */
+/* Add fd to the epoll, or change its entry. */
 static int watch_fd(const struct keeping *k, int how, int fd, uint64_t joined, struct error *err)
 {
 	struct epoll_event watched = { .events = joined ? EPOLLRDHUP : EPOLLIN,

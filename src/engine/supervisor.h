@@ -118,10 +118,10 @@ void supervisor_sleep(struct supervisor *s, int64_t until_ms);
 /* As supervisor_sleep(), but drop signals, and poll neither keeper nor guard. */
 void supervisor_pause(struct supervisor *s, int64_t until_ms);
 
-/* Fork the keeper, which is no process of the command. Returns 0, or -1 with *err. */
+/* Fork the keeper, which is no process of the command. */
 int supervisor_start_keeper(struct supervisor *s, enum keeper_mode mode, struct error *err);
 
-/* Fork the guard. Returns 0, or -1 with *err. */
+/* Fork the guard. */
 int supervisor_start_guard(struct supervisor *s, struct error *err);
 
 /* Before the command runs: clean up after a guard that was killed, so that another is started. */
@@ -133,7 +133,7 @@ enum acquired supervisor_fail(struct supervisor *s, const struct error *err);
 /* Read signals. True: one ends the wait, and the result is filled. */
 bool supervisor_interrupted(struct supervisor *s);
 
-/* Fill *s with the request, and make what the processes share. Returns 0, or -1 with *err. */
+/* Fill *s with the request, and make what the processes share. */
 int supervisor_init(struct supervisor *s, const struct run_request *run,
 		    const struct run_hooks *hooks, const struct signals *signals,
 		    struct run_result *result, struct error *err);

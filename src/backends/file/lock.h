@@ -111,7 +111,7 @@ bool file_lock_current(const struct file_lock *lock);
 int file_lock_enter(const struct file_lock *lock, struct error *err);
 void file_lock_leave(const struct file_lock *lock);
 
-/* Lock the byte of a record. Returns 0, or -1 and sets *err. */
+/* Lock the byte of a record. */
 int file_lock_claim(const struct file_lock *lock, int number, struct error *err);
 
 /* Free the lock for all processes that share the description, and wake those who wait for it. */
@@ -142,8 +142,7 @@ void file_lock_scan(const struct file_lock *lock, struct file_state *state);
 /*
  * Open the file of a name as *lock, enter the section, find out how the file is locked, and scan
  * it. Without a file the lock is free. Continues without the section if a process is stopped in it.
- * Returns 0, or -1 and sets *err. After 0 the caller calls file_lock_close() and
- * file_state_finish().
+ * After 0 the caller calls file_lock_close() and file_state_finish().
  */
 int file_inspect(const struct file_backend *file, const char *name, struct file_lock *lock,
 		 struct file_state *state, struct error *err);

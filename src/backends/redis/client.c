@@ -126,7 +126,7 @@ static void look_up_all(struct redis_client *client)
 	client->looked_up_ms = clock_boot_ms();
 }
 
-/* Begin to connect to the next address. Returns 0, or -1 and sets *err. */
+/* Begin to connect to the next address. */
 static int begin_connection(struct redis_server *server, struct redis_conn *conn,
 			    struct error *err)
 {

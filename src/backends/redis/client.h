@@ -164,7 +164,7 @@ void redis_client_finish(struct redis_client *client);
 /* Make the names of the keys of a lock, unless there are some. */
 void redis_make_keys(struct redis_client *client, const char *name);
 
-/* Connect to the only server within limit_ms. Returns 0, or -1 and sets *err. */
+/* Connect to the only server within limit_ms. */
 int redis_reach(struct redis_client *client, int64_t limit_ms, struct error *err);
 
 /*
@@ -237,7 +237,7 @@ const struct redisReply *redis_command(struct redis_client *client,
  */
 int redis_run(struct redis_client *client, const char *name, struct redis_call *call,
 	      struct error *err);
-/* Run a call about no lock until a majority has answered. Returns 0, or -1 and sets *err. */
+/* Run a call about no lock until a majority has answered. */
 int redis_ask_majority(struct redis_client *client, struct redis_call *call, struct error *err);
 
 /* ---- the decisions, for route.c and its unit test ---- */
@@ -263,7 +263,7 @@ bool redis_read_masters(const struct redisReply *reply, const struct redis_endpo
 
 /* ---- redisson.c ---- */
 
-/* Read ?dialect=, ?lock= and ?watchdog=. Returns 0, or -1 and sets *err. */
+/* Read ?dialect=, ?lock= and ?watchdog=. */
 int redisson_read(struct redis_client *client, const struct uri *uri, struct error *err);
 /* Does this kind of lock support the requested mode? If not, sets *err. */
 bool redisson_admits(const struct redis_client *client, const struct request *request,

@@ -361,7 +361,7 @@ int redis_conn_reach(struct redis_conn *conn, struct error *err)
 	return state;
 }
 
-/* Write as much as possible without blocking. Returns 0, or -1 and sets *err. */
+/* Write as much as possible without blocking. */
 static int flush_output(struct redis_conn *conn, struct error *err)
 {
 	ssize_t result;
@@ -441,9 +441,9 @@ static void read_age(struct redis_conn *conn, const redisReply *reply)
 }
 
 /*
- * Check an answer to the login. Returns 0, or -1 and sets *err. A refused AUTH or SELECT also fails
- * the command behind it. So does the ROLE of a replica, which refuses writes, and whose data may be
- * old. The last answer is that to ROLE or INFO.
+ * Check an answer to the login. A refused AUTH or SELECT also fails the command behind it. So does
+ * the ROLE of a replica, which refuses writes, and whose data may be old. The last answer is that
+ * to ROLE or INFO.
  */
 static int check_login(struct redis_conn *conn, const redisReply *reply, struct error *err)
 {

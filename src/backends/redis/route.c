@@ -59,7 +59,7 @@ static void go_to(struct redis_client *client, const struct redis_endpoint *endp
 
 /*
  * Ask sentinel number which for the master, for limit_ms at most. The answer is [host, port], both
- * strings; nil for a master that the sentinel does not watch. Returns 0, or -1 and sets *err.
+ * strings; nil for a master that the sentinel does not watch.
  */
 static int ask_sentinel(struct redis_client *client, size_t which, int64_t limit_ms,
 			struct redis_endpoint *endpoint, struct error *err)
@@ -244,7 +244,7 @@ int64_t redis_after_error(struct redis_client *client, const char *text)
 	return REDIS_ROUTE_PAUSE_MS;
 }
 
-/* Connect to the server that may have the lock. Returns 0, or -1 and sets *err. */
+/* Connect to the server that may have the lock. */
 static int connect_there(struct redis_client *client, struct error *err)
 {
 	struct redis_route *route = client->route;
