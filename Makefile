@@ -83,6 +83,7 @@ ALL_CFLAGS := $(CFLAGS) -std=c11 $(WARNINGS) $(HARDENING)
 ALL_LDFLAGS := $(LDFLAGS) $(HARDENING_LD) $(addprefix -fsanitize=,$(SANITIZE))
 
 archive = $(shell $(CC) -print-file-name=$(1) 2>/dev/null)
+program = $(or $(shell $(CC) -print-prog-name=$(1) 2>/dev/null),$(1))
 have_archive = $(if $(filter yes,$(SHARED)),,$(filter /%,$(call archive,$(1))))
 
 # A library as its archive where there is one, which spares the loader 70 us at each start.
@@ -184,7 +185,15 @@ linked = $(filter %.o,$^)
 $(BUILD)/packages: tests/packages $(BUILD)/compile.flags
 	$(Q)CC='$(CC)' PKG_CONFIG='$(PKG_CONFIG)' tests/packages -n $(PACKAGES) && touch $@
 
-PROGRAM_OBJ := $(call obj,$(CMD_SRC) $(ENGINE_SRC)) $(REDIS_OBJ)
+PROGRAM_OBJ := $(call obj,$(CMD_SRC) $(ENGINE_SRC)) $(REDIS_OBJ) $(BUILD)/gen/completions.o
+
+COMPLETIONS := bash=completions/dlock.bash zsh=completions/_dlock fish=completions/dlock.fish
+$(BUILD)/gen/completions.c: completions/embed.sh completions/dlock.bash completions/_dlock \
+		completions/dlock.fish
+	@mkdir -p $(@D)
+	$(call say,GEN,$@) sh $< $(COMPLETIONS) >$@.new && mv $@.new $@
+$(BUILD)/gen/completions.o: $(BUILD)/gen/completions.c cmd/completion.h $(compiled)
+	$(call say,CC,$<) $(CC) $(ALL_CPPFLAGS) -Icmd $(ALL_CFLAGS) -c -o $@ $<
 
 # Where an installed program looks for its modules; known to one file, so that `make install` with
 # another LIBDIR compiles no more than that.
@@ -202,6 +211,37 @@ $(call obj,$(ZOOKEEPER_SRC)): ALL_CPPFLAGS += -DTHREADED
 $(BUILD)/dlock-zookeeper.so: $(call obj,$(ZOOKEEPER_SRC)) $(BUILD)/link.flags
 	$(call say,LD,$@) $(CC) $(ALL_CFLAGS) $(ALL_LDFLAGS) -shared -o $@ $(linked) $(ZOOKEEPER_LIBS) \
 		-lpthread -lm -Wl,--exclude-libs,ALL
+
+# One file for every machine. Each module is an object with its library, of which only the table is
+# visible: libraries have equal names. No PIE, because to relocate the tables of OpenSSL takes a
+# tenth of a run. What the libraries demand of those who pass them on is in the file beside it.
+LINKED := $(patsubst $(BUILD)/dlock-%.so,%,$(MODULES))
+STATIC_LIBS = $(LIBS) -lssl $(or $(shell $(PKG_CONFIG) --static --libs-only-l libcrypto),-lcrypto) \
+	$(if $(filter mysql,$(LINKED)),-lz) -lm
+.PHONY: static
+static: $(BUILD)/dlock-static $(BUILD)/dlock-static.LICENSES
+$(BUILD)/static/tls.o: $(call obj,$(TLS_SRC))
+$(BUILD)/static/zookeeper.o: $(call obj,$(ZOOKEEPER_SRC))
+$(BUILD)/static/zookeeper.o: LIBRARY = $(call archive,libzookeeper_mt.a)
+$(BUILD)/static/mysql.o: $(call obj,$(MYSQL_SRC)) $(BUILD)/gen/mysql_texts.o
+$(BUILD)/static/mysql.o: LIBRARY = $(call archive,libmariadb.a)
+$(LINKED:%=$(BUILD)/static/%.o): $(BUILD)/link.flags
+	@mkdir -p $(@D)
+	$(call say,LD,$@) $(CC) -r -nostdlib -Wl,--trace -o $@.new $(linked) $(LIBRARY) >$@.trace && \
+		$(call program,objcopy) --redefine-sym dlock_module=dlock_module_$(*F) \
+			--keep-global-symbol=dlock_module_$(*F) $@.new $@ && rm $@.new
+$(BUILD)/static/modules.o: src/base/module.c $(BUILD)/gen/module_dir.h $(compiled)
+	@mkdir -p $(@D)
+	$(call say,CC,$@) $(CC) $(ALL_CPPFLAGS) $(ALL_CFLAGS) '-DLINKED_MODULES=$(foreach m,$(LINKED),M($(m)))' -c -o $@ $<
+$(BUILD)/dlock-static: $(filter-out $(call obj,src/base/module.c),$(PROGRAM_OBJ)) \
+		$(BUILD)/static/modules.o $(LINKED:%=$(BUILD)/static/%.o)
+	$(call say,LD,$@) $(CC) $(ALL_CFLAGS) $(ALL_LDFLAGS) -static -no-pie -Wl,--no-warnings -Wl,--trace \
+		-o $@ $(linked) $(STATIC_LIBS) >$@.trace && $(call program,strip) $@
+$(BUILD)/dlock-static.LICENSES: $(BUILD)/dlock-static
+	$(Q)cat LICENSE >$@.new && for package in $$(grep -h '[.]a$$' $<.trace $(BUILD)/static/*.trace | \
+			xargs realpath | sort -u | xargs dpkg-query -S | cut -d: -f1 | sort -u); do \
+		printf '\n==== %s ====\n\n' "$$package"; cat "/usr/share/doc/$$package/copyright" || exit; \
+	done >>$@.new && mv $@.new $@
 
 REDIS_LUA := src/backends/redis/lua
 $(BUILD)/gen/redis_scripts.c: $(REDIS_LUA)/embed.sh $(wildcard $(REDIS_LUA)/*.lua)

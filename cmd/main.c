@@ -43,6 +43,8 @@ static const struct command commands[] = {
 	  .work = command_check },
 	{ "setup", "setup [OPTION]...", "create what a backend needs", COMMAND_SETUP, 0, 0,
 	  .work = command_setup },
+	{ "completion", "completion bash|zsh|fish", "print the completions of a shell",
+	  COMMAND_COMPLETION, 1, 1, command_completion, true },
 	{ "help", "help [COMMAND]", "show help", COMMAND_HELP, 0, 1, command_help, true },
 	{ "version", "version [OPTION]...", "show the version", COMMAND_VERSION, 0, 0,
 	  command_version, true },
@@ -229,6 +231,7 @@ static int check_operands(const struct command *command, const struct options *o
 	if (options->operand_count < command->least)
 		return error_set(err, ERROR_USAGE, 0, options_may_be_cut(options)
 				 ? "no NAME given; a URI with & needs quotes in a shell"
+				 : command->bare ? "usage: dlock %s"
 				 : "no NAME given; usage: dlock %s", command->usage);
 	/* The word is not shown, because it may be a token. */
 	if (options->operand_count > most)

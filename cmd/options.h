@@ -21,6 +21,7 @@ enum command_bit {
 	COMMAND_SETUP = 1 << 9,
 	COMMAND_HELP = 1 << 10,
 	COMMAND_VERSION = 1 << 11,
+	COMMAND_COMPLETION = 1 << 12,
 };
 
 /* Scripts rely on these exit statuses. --help explains them (main.c). */

@@ -105,6 +105,7 @@ int settings_load(struct settings *settings, struct options *options, struct err
 /* ---- the commands ---- */
 
 int command_run(struct session *session, struct error *err);
+int command_completion(struct session *session, struct error *err);
 int command_version(struct session *session, struct error *err);
 int command_acquire(struct session *session, struct error *err);
 int command_token(struct session *session, struct error *err);	/* renew, verify, release */

@@ -265,6 +265,7 @@ _dlock_operand()
 {
 	case $1 in
 	help) _dlock_reply "${commands[@]}" ;;
+	completion) _dlock_reply bash zsh fish ;;
 	status | wait | break) _dlock_names ;;
 	renew | verify | release)
 		if ((operands == 0)); then

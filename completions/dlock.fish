@@ -166,3 +166,4 @@ complete -c dlock -n '__dlock_at_name status renew verify release wait break' -a
 complete -c dlock -n '__dlock_at named run' -a '-- -c' -d 'the command follows'
 complete -c dlock -n '__dlock_at wrapped run' -x -a '(__dlock_wrapped)'
 complete -c dlock -n "__dlock_at options help" -a '$__dlock_commands'
+complete -c dlock -n "__dlock_at options completion" -a 'bash zsh fish'

@@ -12,7 +12,7 @@ TOOLS := $(patsubst %.c,$(BUILD)/%,$(TOOL_SRC)) $(addprefix $(BUILD)/tests/crash
 PRELOADS := $(patsubst %.c,$(BUILD)/%.so,$(PRELOAD_SRC))
 FUZZERS := $(patsubst tests/fuzz/%.c,$(BUILD)/fuzz/%,$(FUZZ_SRC))
 
-.PHONY: check check-all check-debian13 check-newest check-deb check-arm64 crash torture lint format bench fuzz \
+.PHONY: check check-all check-static check-debian13 check-newest check-deb check-arm64 crash torture lint format bench fuzz \
 	fuzzers model test-programs
 
 ZOOKEEPER_PURE := src/backends/zookeeper/layout.c
@@ -107,6 +107,13 @@ check check-all:
 check-arm64:
 	$(Q)tests/packages $(PACKAGES) cross
 	$(Q)BUILD="$(BUILD_DIR)" tests/cross
+
+# The one file in small roots, and the conformance of each backend that is in it.
+check-static:
+	$(Q)tests/packages $(PACKAGES) test
+	$(Q)$(MAKE) --no-print-directory $(PARALLEL) all static test-programs
+	$(Q)BUILD="$(BUILD_DIR)" DLOCK="$(BUILD_DIR)/dlock-static" tests/check $(or $(TESTS),tests/static \
+		tests/redis/tls.bats $(addprefix tests/conformance/run.bats:,file redis redlock zookeeper mysql))
 
 check-debian13:
 	$(Q)tests/debian/check $(TESTS)

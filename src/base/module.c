@@ -13,6 +13,28 @@
 #include "module_dir.h"
 #include "version.h"
 
+#ifdef LINKED_MODULES
+/* One file for every machine (`make static`): the Makefile names the modules, as M(NAME) each. */
+#define M(name) extern const struct module dlock_module_##name;
+LINKED_MODULES
+#undef M
+#define M(name) { #name, &dlock_module_##name },
+static const struct {
+	const char *name;
+	const struct module *module;
+} linked[] = { LINKED_MODULES { NULL, NULL } };
+
+const void *module_load(const char *name, struct error *err)
+{
+	for (size_t i = 0; linked[i].name; i++)
+		if (!strcmp(linked[i].name, name))
+			return linked[i].module;
+	error_set(err, ERROR_INTERNAL, ENOENT, "the module for %s is not in this program, which is "
+		  "one file for every machine; install the package dlock-%s", name, name);
+	return NULL;
+}
+
+#else
 /*
  * The dynamic linker replaces $ORIGIN by the program's directory, but not for a set-user-ID
  * program, which its user may have linked from any directory.
@@ -68,3 +90,4 @@ const void *module_load(const char *name, struct error *err)
 	err->errnum = missing ? ENOENT : 0;
 	return NULL;
 }
+#endif
