@@ -153,7 +153,7 @@ TLS_SRC := $(wildcard src/backends/redis/tls/*.c)
 ZOOKEEPER_SRC := $(wildcard src/backends/zookeeper/*.c)
 MYSQL_SRC := $(wildcard src/backends/mysql/*.c)
 MYSQL_SQL := $(wildcard src/backends/mysql/sql/*.sql)
-.PHONY: all demo install uninstall clean dist deb release FORCE
+.PHONY: all demo html install uninstall clean dist deb release FORCE
 all: $(BUILD)/dlock $(MODULES) $(BUILD)/modules.loaded
 
 # A module uses functions of the program, so that the linker cannot know whether a library lacks
@@ -311,6 +311,12 @@ uninstall:
 	cd man && for page in *; do rm -f "$(DESTDIR)$(MANDIR)/man$${page##*.}/$$page"; done
 	rm -rf "$(DESTDIR)$(LIBDIR)/dlock"
 
+# The manual for the web.
+html:
+	$(Q)tests/packages html
+	$(Q)docs/html "$(BUILD)/html"
+	@echo "$(BUILD)/html/index.html"
+
 VERSION := $(shell sed -n 's/^.define DLOCK_VERSION "\(.*\)"$$/\1/p' src/base/version.h)
 RELEASE := dlock-$(VERSION)
 
@@ -358,7 +364,10 @@ release:
 		"$(REF)^{commit}")" && version=$$(sed -n 's/^.define DLOCK_VERSION "\(.*\)"$$/\1/p' \
 		src/base/version.h) && case "$(REF)" in "v$$version" | [!v]*) ;; *) \
 			echo "$(REF) has the version $$version" >&2; exit 1 ;; esac && \
-		env -u MAKEFLAGS -u MFLAGS -u BUILD -u REF $(MAKE) -s dist deb && \
+		env -u MAKEFLAGS -u MFLAGS -u BUILD -u REF $(MAKE) -s dist html deb static && \
+		mv build/html docs && tar -czf "../dlock-$$version-docs.tar.gz" docs && \
+		cp build/dlock-static "../dlock-$$version-linux-$$(uname -m)" && \
+		cp build/dlock-static.LICENSES .. && \
 		cp build/*.tar.gz build/deb/*.deb build/deb/*.dsc build/deb/*.tar.* ..
 	$(Q)grep -H '^Maintainer: .*\.example>' "$(BUILD)/release/source/debian/control" && \
 		echo "the maintainer's address is a placeholder: see CONTRIBUTING.md" >&2 || true

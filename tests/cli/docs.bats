@@ -1007,6 +1007,26 @@ replica_online() {
 	done
 }
 
+# bats test_tags=more
+@test "the manual for the web: no link leads nowhere" {
+	local page link
+	"$TOP/docs/html" "$T/html"
+	cd "$T/html"
+	for page in index.html recipes.html dlock.1.html dlock-file.7.html; do
+		[[ -s $page ]]
+	done
+	for page in *.html; do
+		grep -oE '(href|src)="[^"]+"' "$page" | cut -d'"' -f2 | grep -Ev '^(https?|mailto):' |
+			while read -r link; do
+				[[ $link != '#'* ]] || link=$page$link
+				[[ -e ${link%%#*} ]] || fail "$page: there is no $link"
+				[[ $link != *#* ]] || grep -qF "id=\"${link#*#}\"" "${link%%#*}" ||
+					fail "$page: there is no $link"
+			done
+	done
+	cd "$T"
+}
+
 @test "README: exit statuses and backends" {
 	statuses >wanted
 	awk '/^## / { on = ($0 == "## Exit status") } on && /^\| [0-9]/ { print $2 }' \
