@@ -633,7 +633,7 @@ hung_server() {
 		else
 			{
 				case $command in
-				help | version) mdoc_flags '.Sh COMMANDS' ".Ic $command" ;;
+				completion | help | version) mdoc_flags '.Sh COMMANDS' ".Ic $command" ;;
 				*) mdoc_flags '.Sh COMMANDS' 'All commands have' ;;
 				esac
 				mdoc_flags ".Ss dlock $command" 'Options as in'
