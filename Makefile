@@ -153,7 +153,7 @@ TLS_SRC := $(wildcard src/backends/redis/tls/*.c)
 ZOOKEEPER_SRC := $(wildcard src/backends/zookeeper/*.c)
 MYSQL_SRC := $(wildcard src/backends/mysql/*.c)
 MYSQL_SQL := $(wildcard src/backends/mysql/sql/*.sql)
-.PHONY: all demo html install uninstall clean dist deb release FORCE
+.PHONY: all demo html install uninstall clean dist deb rpm release FORCE
 all: $(BUILD)/dlock $(MODULES) $(BUILD)/modules.loaded
 
 # A module uses functions of the program, so that the linker cannot know whether a library lacks
@@ -351,6 +351,15 @@ deb:
 	$(Q)chmod -R u=rwX,go=rX "$(BUILD)/deb/$(RELEASE)"
 	$(Q)cd "$(BUILD)/deb/$(RELEASE)" && env -u MAKEFLAGS -u MFLAGS -u BUILD dpkg-buildpackage -us -uc
 	@ls "$(BUILD)"/deb/*.deb
+
+# --nodeps: the packages that it needs have other names where rpm is not the system's own.
+rpm:
+	$(Q)tests/packages $(PACKAGES) rpm
+	$(Q)rm -rf "$(BUILD)/rpm"
+	$(call pack,$(BUILD)/rpm/SOURCES/$(RELEASE).tar.gz,^debian/)
+	$(Q)env -u MAKEFLAGS -u MFLAGS -u BUILD rpmbuild -bb --quiet --nodeps \
+		-D "_topdir $(BUILD_DIR)/rpm" -D "dlock_version $(VERSION)" rpm/dlock.spec
+	@ls "$(BUILD)"/rpm/RPMS/*/*.rpm
 
 # From a clone of its own, which has nothing that is not committed. REF=HEAD tries it without a tag.
 REF ?= v$(VERSION)

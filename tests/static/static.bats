@@ -90,3 +90,22 @@ inside() {
 	(($(stat -c %s "$BUILD/dlock-static") < 12 * 1024 * 1024))
 	not grep -q NEEDED <(readelf -d "$BUILD/dlock-static")
 }
+
+# bats test_tags=more
+@test "make rpm: its packages, installed into an empty root, have the program and all modules" {
+	local name
+	need rpmbuild
+	make -s -C "$TOP" BUILD="$T/build" rpm >/dev/null 2>&1
+	mkdir "$T/rpms"
+	rpm --root "$T/rpms" --initdb 2>/dev/null
+	rpm --root "$T/rpms" -i --nodeps "$T"/build/rpm/RPMS/*/*.rpm 2>/dev/null
+	for name in "$BUILD"/dlock-*.so; do
+		[[ -s $T/rpms/usr/lib/dlock/${name##*/} ]] || fail "no ${name##*/}"
+	done
+	equal "$("$T/rpms/usr/bin/dlock" version)" "$("$BUILD/dlock" version)"
+	[[ -s $T/rpms/usr/share/man/man1/dlock.1 ]]
+	# A module needs its libraries by soname, and this version of the program.
+	rpm -qp --requires "$T"/build/rpm/RPMS/*/dlock-tls-*.rpm 2>/dev/null >needs
+	has_line needs '^libssl\.so\.'
+	has_line needs '^dlock = '
+}
