@@ -92,6 +92,7 @@ int64_t hold_retry_at(int64_t left_ms, bool first, bool foreign);
  * passed by the next one, so a waiter that is dead or stopped delays the others by about 1 s. After
  * each of its requests a waiter counts as alive for ALIVE, or, if it sleeps in the server, for
  * ASLEEP, which is three sleeps. After QUEUE without a request all are dead, and the queue is gone.
+ * On ZooKeeper the end of its session decides.
  */
 #define HOLD_LATE_MS 900
 #define HOLD_ALIVE_MS 20000

@@ -27,11 +27,11 @@ static void data_of_node(const char *text)
 
 	zk_record_read(&record, text, "01234567-89ab-cdef-0123-456789abcdef");
 	INVARIANT(record.taken_ms >= 0);
-	if (record.state == ZK_FOREIGN)
+	if (record.foreign)
 		return;
-	zk_record_write(again, NULL, record.state, record.taken_ms, "");
+	zk_record_write(again, NULL, record.taken_ms, "");
 	zk_record_read(&same, again, "");
-	INVARIANT(same.state == record.state && same.taken_ms == record.taken_ms);
+	INVARIANT(!same.foreign && same.taken_ms == record.taken_ms);
 }
 
 static void part_of_path(const char *component)
@@ -62,6 +62,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 
 		/* one that waits, waits for somebody before it; the first one holds */
 		INVARIANT(blocker >= -1 && blocker < i);
+		INVARIANT(blocker < 0 || (zk_entries_watched(entries, i, blocker) >= 0 &&
+					  zk_entries_watched(entries, i, blocker) <= blocker));
 	}
 	/* never an exclusive holder beside another one */
 	for (ptrdiff_t i = 1; i < (ptrdiff_t)count; i++)

@@ -195,33 +195,98 @@ static void test_lines(void)
 	}
 }
 
+/* ---- no end of an entry that lets a waiter in is missed */
+
+/* Copy the entries whose bits are set. */
+static size_t pick_entries(const struct zk_entry *all, unsigned bits, struct zk_entry *some)
+{
+	size_t count = 0;
+
+	for (unsigned i = 0; bits >> i; i++)
+		if (bits >> i & 1)
+			some[count++] = all[i];
+	return count;
+}
+
+/*
+ * The last of the entries has read a queue with those of the set bits, and set its watches.
+ * Whichever others have ended: as long as none that it watches has, it may not hold. Returns how
+ * often it may.
+ */
+static int count_misses(const struct zk_entry *all, unsigned bits)
+{
+	struct zk_entry some[8];
+	const ptrdiff_t me = (ptrdiff_t)pick_entries(all, bits, some) - 1;
+	const ptrdiff_t blocker = zk_entries_blocker(some, me);
+	const ptrdiff_t first = zk_entries_watched(some, me, blocker);
+	unsigned watched = 0;
+	int misses = 0;
+
+	if (blocker < 0)
+		return 0;
+	if (first < 0 || first > blocker)
+		return 1;
+	for (ptrdiff_t i = first; i <= blocker; i++)
+		watched |= 1U << some[i].number;
+	for (unsigned left = bits; left; left = (left - 1) & bits)
+		if ((left & watched) == watched && (left & 1U << some[me].number)) {
+			struct zk_entry later[8];
+			const size_t count = pick_entries(all, left, later);
+
+			misses += zk_entries_blocker(later, (ptrdiff_t)count - 1) < 0;
+		}
+	return misses;
+}
+
+/* All queues of up to six entries: x, r and slots. */
+static void test_watches(void)
+{
+	static const char kinds[] = "xr1", *slots = "123";
+	struct zk_entry entries[8];
+	int misses = 0;
+	char line[8];
+
+	unit_case("watches");
+	for (int n = 2; n <= 6; n++)
+		for (int code = 0; code < 729; code++)
+			for (int s = 0; s < 3; s++) {
+				for (int i = 0, rest = code; i < n; i++, rest /= 3)
+					line[i] = rest % 3 == 2 ? slots[s] : kinds[rest % 3];
+				line[n] = '\0';
+				line_up(line, entries);
+				for (unsigned bits = 0; bits < 1U << (n - 1); bits++)
+					misses += count_misses(entries, bits | 1U << (n - 1));
+			}
+	CHECK_INT(misses, 0);
+}
+
 /* ---- the data of a node */
 
 static void test_record(void)
 {
 	static const char *const rubbish[] = {
-		"", "&", "=", "&&&=&", "state", "state=", "state=heldx&taken=0",
-		"state=hel&taken=0&",
-		"state=held&taken=", "state=held&taken=x", "taken=0&state=held&", "taken=0",
-		"taken=-1", "taken=99999999999999999999", "taken=x", "127.0.0.1", "uuid=",
+		"", "&", "=", "&&&=&", "taken", "taken=", "taken=&", "taken=x&", "xtaken=0&",
+		"taken=0", "taken=0uuid=" U "&", "uuid=" U "&taken=0&", "taken=-1",
+		"taken=99999999999999999999", "taken=x", "127.0.0.1", "uuid=",
 		"host=web2&user=root&cmd=backup&pid=4312", "since=1e3",
 	};
 	char data[ZK_RECORD_SIZE], longest[HOLDER_TEXT_SIZE];
 	struct zk_record record;
 
 	unit_case("record");
-	for (int state = ZK_NEW; state <= ZK_HELD; state++) {
-		zk_record_write(data, NULL, (enum zk_state)state, 1795232714787, "host=web2");
-		zk_record_read(&record, data, U);
-		CHECK_INT(record.state, state);
-		CHECK_INT(record.taken_ms, 1795232714787);
-		CHECK(!record.mine);
-		CHECK(strstr(data, "&host=web2"));
-	}
+	zk_record_write(data, NULL, 1795232714787, "host=web2");
+	zk_record_read(&record, data, U);
+	CHECK(!record.foreign);
+	CHECK_INT(record.taken_ms, 1795232714787);
+	CHECK(!record.mine);
+	CHECK(strstr(data, "&host=web2"));
+	zk_record_read(&record, "taken=-5&", U);
+	CHECK(!record.foreign);
+	CHECK_INT(record.taken_ms, 0);
 	unit_case("record with uuid");
 	memset(longest, 'x', sizeof(longest) - 1);
 	longest[sizeof(longest) - 1] = '\0';
-	zk_record_write(data, U, ZK_WAITING, INT64_MAX, longest);
+	zk_record_write(data, U, INT64_MAX, longest);
 	CHECK(strstr(data, longest));
 	zk_record_read(&record, data, U);
 	CHECK(record.mine);
@@ -231,7 +296,7 @@ static void test_record(void)
 	for (size_t i = 0; i < ARRAY_SIZE(rubbish); i++) {
 		unit_case("record '%s'", rubbish[i]);
 		zk_record_read(&record, rubbish[i], U);
-		CHECK_INT(record.state, ZK_FOREIGN);
+		CHECK(record.foreign);
 		CHECK_INT(record.taken_ms, 0);
 		CHECK(!record.mine);
 	}
@@ -293,6 +358,7 @@ int main(void)
 	test_numbers();
 	test_order();
 	test_lines();
+	test_watches();
 	test_record();
 	test_paths();
 	return unit_done();

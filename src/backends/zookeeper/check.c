@@ -18,20 +18,18 @@
 static bool check_server(struct zk_backend *zk, const struct uri_host *host,
 			 struct findings *findings)
 {
-	const int64_t limit_ms = clock_boot_ms() + zk->base.timeout_ms;
 	char answer[ZK_ANSWER_SIZE], label[URI_HOST_SIZE];
 	char version[48] = "not known: 4lw.commands.whitelist has no srvr", mode[24] = "answers";
 	const char *line;
 	struct error err;
 
-	if (zk_conn_ask(&zk->conn, host, answer, limit_ms, &err)) {
+	if (!zk_servers_ask(&zk->conn.servers, host, answer,
+			    clock_boot_ms() + zk->base.timeout_ms, &err)) {
 		findings_add(findings, FINDING_WARNING, "server", "repair it, or take it out of "
 			     "the URI", "%.230s", err.message);
 		return false;
 	}
-	line = strstr(answer, "version: ");
-	if (line)
-		sscanf(line, "version: %47[^-,\r\n]", version);
+	sscanf(answer, "Zookeeper version: %47[^-,\r\n]", version);
 	line = strstr(answer, "Mode: ");
 	if (line)
 		sscanf(line, "Mode: %23[^\r\n]", mode);
@@ -42,17 +40,17 @@ static bool check_server(struct zk_backend *zk, const struct uri_host *host,
 
 static void check_ensemble(struct zk_backend *zk, struct findings *findings)
 {
-	const size_t count = zk->conn.host_count;
+	const struct zk_servers *servers = &zk->conn.servers;
+	const bool few = servers->count < 3;
 	size_t serving = 0;
 
 	/* Servers answer `srvr` in clear text only. */
-	if (zk->conn.tls)
-		return;
-	for (size_t i = 0; i < count; i++)
-		serving += check_server(zk, &zk->conn.hosts[i], findings);
-	findings_add(findings, count < 3 ? FINDING_WARNING : FINDING_OK, "quorum",
-		     count < 3 ? "run three servers or more, and name them all" : NULL,
-		     "%zu of %zu servers in the URI serve", serving, count);
+	for (size_t i = 0; i < servers->count && !servers->tls; i++)
+		serving += check_server(zk, &servers->hosts[i], findings);
+	if (!servers->tls)
+		findings_add(findings, few ? FINDING_WARNING : FINDING_OK, "quorum", few
+			     ? "run three servers or more, and name them all" : NULL,
+			     "%zu of %zu servers in the URI serve", serving, servers->count);
 }
 
 /* Find the longest session that the server grants. */
@@ -79,10 +77,10 @@ static void check_auth(const struct zk_backend *zk, struct findings *findings)
 	};
 	const char *far = NULL;
 
-	for (size_t i = 0; i < zk->conn.host_count; i++)
-		if (!net_is_local(zk->conn.hosts[i].name))
-			far = zk->conn.hosts[i].name;
-	findings_add_transport(findings, far, zk->conn.tls, true, zk->conn.auth);
+	for (size_t i = 0; i < zk->conn.servers.count; i++)
+		if (!net_is_local(zk->conn.servers.hosts[i].name))
+			far = zk->conn.servers.hosts[i].name;
+	findings_add_transport(findings, far, zk->conn.servers.tls, true, zk->conn.auth);
 	findings_add_rules(findings, rules, sizeof(rules) / sizeof(rules[0]));
 }
 
@@ -115,19 +113,23 @@ int zk_check(struct backend *backend, struct findings *findings, struct error *e
 
 /* ---- the root, and directories in it ---- */
 
-int zk_make_directory(struct zk_backend *zk, const char *path, int mode, struct error *err)
+enum zk_end zk_make_directory(struct zk_backend *zk, const char *path, int mode,
+			      struct error *err)
 {
 	char above[ZK_PATH_SIZE];
+	enum zk_end end;
 	int rc = zk_call_wait(zk_create(&zk->conn, path, "", mode));
 
 	snprintf(above, sizeof(above), "%.*s", (int)(strrchr(path, '/') - path), path);
 	if (rc == ZNONODE && above[0]) {
-		if (zk_make_directory(zk, above, ZOO_PERSISTENT, err))
-			return -1;
+		end = zk_make_directory(zk, above, ZOO_PERSISTENT, err);
+		if (end)
+			return end;
 		rc = zk_call_wait(zk_create(&zk->conn, path, "", mode));
 	}
-	return rc == ZOK || rc == ZNODEEXISTS ? 0
-					      : zk_call_error(&zk->conn, rc, "create", path, err);
+	return rc == ZOK || rc == ZNODEEXISTS
+		       ? ZK_DONE
+		       : zk_call_error(&zk->conn, rc, "create", path, err);
 }
 
 /* Write commands for ZooKeeper's own client that make the root and all above it. */
@@ -147,16 +149,17 @@ static char *plan_root(const char *root)
 int zk_setup(struct backend *backend, char **plan, struct error *err)
 {
 	struct zk_backend *zk = zk_from_backend(backend);
-	int result;
+	enum zk_end end;
 
 	if (plan) {
 		*plan = plan_root(zk->root);
 		return 0;
 	}
 	zk_conn_begin(&zk->conn, zk->base.connect_timeout_ms);
-	do
-		result = zk_conn_open(&zk->conn, ZK_ASKING_MS, err) ||
-			 zk_make_directory(zk, zk->root, ZOO_PERSISTENT, err);
-	while (result && zk_conn_again(&zk->conn, err));
-	return -result;
+	do {
+		end = zk_conn_open(&zk->conn, ZK_ASKING_MS, err);
+		if (!end)
+			end = zk_make_directory(zk, zk->root, ZOO_PERSISTENT, err);
+	} while (zk_conn_again(&zk->conn, end, err));
+	return end ? -1 : 0;
 }

@@ -230,6 +230,14 @@ ptrdiff_t zk_entries_blocker(const struct zk_entry *entries, ptrdiff_t i)
 	return j < 0 && entry->mode == HOLD_SLOT && i >= entry->slots ? i - 1 : j;
 }
 
+ptrdiff_t zk_entries_watched(const struct zk_entry *entries, ptrdiff_t i, ptrdiff_t blocker)
+{
+	/* Only slots before a slot: as long as the last S of them are there, it waits. */
+	return blocker >= 0 && entries[blocker].mode == HOLD_SLOT && entries[i].mode == HOLD_SLOT
+		       ? i - entries[i].slots
+		       : blocker;
+}
+
 ptrdiff_t zk_entries_unblocked(const struct zk_entry *entries, ptrdiff_t count)
 {
 	ptrdiff_t i = 0;
@@ -241,29 +249,23 @@ ptrdiff_t zk_entries_unblocked(const struct zk_entry *entries, ptrdiff_t count)
 
 /* ---- data ---- */
 
-static const char *const states[] = {
-	[ZK_NEW] = "new", [ZK_WAITING] = "waiting", [ZK_HELD] = "held",
-};
-
-void zk_record_write(char data[static ZK_RECORD_SIZE], const char *uuid, enum zk_state state,
-		     int64_t taken_ms, const char *text)
+void zk_record_write(char data[static ZK_RECORD_SIZE], const char *uuid, int64_t taken_ms,
+		     const char *text)
 {
-	snprintf(data, ZK_RECORD_SIZE, "state=%s&taken=%" PRId64 "&%s%s%s%s", states[state],
-		 taken_ms, uuid ? "uuid=" : "", uuid ? uuid : "", uuid ? "&" : "", text);
+	snprintf(data, ZK_RECORD_SIZE, "taken=%" PRId64 "&%s%s%s%s", taken_ms,
+		 uuid ? "uuid=" : "", uuid ? uuid : "", uuid ? "&" : "", text);
 }
 
 void zk_record_read(struct zk_record *record, const char *data, const char *uuid)
 {
-	char state[8], own[ZK_UUID_SIZE] = "";
-	int64_t taken_ms;
+	char own[ZK_UUID_SIZE] = "";
+	int64_t taken_ms = 0;
+	int length = 0;
 
-	*record = (struct zk_record){ .state = ZK_FOREIGN };
-	if (!data || sscanf(data, "state=%7[a-z]&taken=%" SCNd64 "&uuid=%36[^&]", state, &taken_ms,
-			    own) < 2)
-		return;
-	for (size_t i = 0; i < sizeof(states) / sizeof(states[0]); i++)
-		if (!strcmp(state, states[i]))
-			record->state = (enum zk_state)i;
-	record->taken_ms = taken_ms < 0 ? 0 : taken_ms;
+	/* The length is set only if all before it is there. */
+	if (data && sscanf(data, "taken=%" SCNd64 "&%n", &taken_ms, &length) == 1 && length)
+		sscanf(data + length, "uuid=%36[^&]", own);
+	record->foreign = !length;
+	record->taken_ms = record->foreign || taken_ms < 0 ? 0 : taken_ms;
 	record->mine = own[0] && !strcmp(own, uuid);
 }

@@ -89,8 +89,15 @@ int32_t zk_number_compare(int32_t a, int32_t b);
 /* Sort entries, without shadows. True: some have the same number. */
 bool zk_entries_sort(struct zk_entry *entries, size_t count);
 
-/* Find the nearest entry before entry i that keeps it from holding, in sorted entries. -1: none. */
+/*
+ * Find the nearest entry before entry i that keeps it from holding, in sorted entries. -1: none. It
+ * holds if this entry has ended, or, for a slot behind slots only, if any of the last ones has, as
+ * many as there are slots.
+ */
 ptrdiff_t zk_entries_blocker(const struct zk_entry *entries, ptrdiff_t i);
+
+/* Find the first one of the entries up to its blocker, whose ends entry i has to watch. */
+ptrdiff_t zk_entries_watched(const struct zk_entry *entries, ptrdiff_t i, ptrdiff_t blocker);
 
 /* Count the entries before the first one that is blocked. */
 ptrdiff_t zk_entries_unblocked(const struct zk_entry *entries, ptrdiff_t count);
@@ -99,23 +106,12 @@ ptrdiff_t zk_entries_unblocked(const struct zk_entry *entries, ptrdiff_t count);
 
 /*
  * The data that dlock stores in an entry of the queue, or in the node of strategy node:
- * "state=held&taken=…&uuid=…&" and the holder record. Only strategy node writes uuid, because its
- * node's name has none. taken is when a waiter began to hold, in ms since the epoch by its host's
- * clock; 0: when the node was made.
+ * "taken=…&uuid=…&" and the holder record. Only strategy node writes uuid, because its node's name
+ * has none. taken is when a waiter last claimed the lock, in ms since the epoch by its host's
+ * clock; 0: never, so a holder holds since the node was made.
  */
-enum zk_state {
-	/*
-	 * As the entry is made. It holds if no entry blocked it when it was made. Otherwise its
-	 * client writes ZK_WAITING next, or ZK_HELD.
-	 */
-	ZK_NEW,
-	ZK_WAITING,		/* holds only after it has written ZK_HELD */
-	ZK_HELD,
-	ZK_FOREIGN,		/* not written by dlock */
-};
-
 struct zk_record {
-	enum zk_state state;
+	bool foreign;		/* not written by dlock */
 	int64_t taken_ms;
 	bool mine;		/* it has the uuid that zk_record_read() was given */
 };
@@ -123,8 +119,8 @@ struct zk_record {
 #define ZK_RECORD_SIZE (ZK_UUID_SIZE + 64 + HOLDER_TEXT_SIZE)
 
 /* uuid: NULL in the queue. text: as holder_encode() writes it. */
-void zk_record_write(char data[static ZK_RECORD_SIZE], const char *uuid, enum zk_state state,
-		     int64_t taken_ms, const char *text);
+void zk_record_write(char data[static ZK_RECORD_SIZE], const char *uuid, int64_t taken_ms,
+		     const char *text);
 
 /* Read data, which is not trusted. NULL counts as empty. */
 void zk_record_read(struct zk_record *record, const char *data, const char *uuid);

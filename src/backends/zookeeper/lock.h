@@ -5,28 +5,8 @@
  */
 #pragma once
 
-#include <stdbool.h>
-#include <stdint.h>
-
-#include "lock/backend.h"
-#include "conn.h"
+#include "calls.h"
 #include "layout.h"
-
-/* An entry before ours, and the watch on its end, if there is one. */
-struct zk_watched {
-	char *name;			/* NULL: none */
-	int64_t since_ms;		/* CLOCK_BOOTTIME: when we first saw it here */
-	bool holds;			/* it does, or nobody may remove it */
-	uint32_t number;		/* of the watch; 0: not set yet */
-	bool ended;			/* it has fired, and take_ends() has not seen it */
-};
-
-enum {
-	ZK_NEAREST,			/* the nearest entry that blocks ours; "": the directory */
-	/* Near the head the suspect, far behind the entry that blocks the nearest one. */
-	ZK_FURTHER,
-	ZK_WATCHED
-};
 
 /* The entry of this process. */
 struct zk_own {
@@ -35,29 +15,16 @@ struct zk_own {
 	struct zk_pair at;		/* at.node is "" while no entry is known */
 	bool maybe;			/* the entry was asked for, and no reply came */
 	bool held;			/* acquire() has returned HELD */
-	enum zk_state state;		/* as stored */
-	int32_t version;		/* of the stored data */
-	int64_t taken_ms;		/* see layout.h */
-	/* 0: not known. An entry that has one, and does not wait, holds if no entry blocks it. */
+	bool waits;			/* it has returned BUSY */
+	int64_t taken_ms;		/* as stored: see layout.h */
+	/* Of a hold that was proven by a request sent at sent_ms (CLOCK_BOOTTIME); 0: none was. */
 	uint64_t fence;
-	int64_t sent_ms;		/* CLOCK_BOOTTIME before the request that may prove it */
-	uint32_t watch;			/* on its end; 0: none */
-	int64_t contact_ms;		/* CLOCK_BOOTTIME: send a request then, while it holds */
+	int64_t sent_ms;
+	bool watched;			/* a watch on its end is set */
+	int64_t contact_ms;		/* CLOCK_BOOTTIME: send a request then, in any case */
 
-	/* from the last reading of the queue */
-	bool blocked;			/* an entry before ours blocks it */
-	bool slot;			/* ours is a slot: the end of any slot may let it in */
-	ptrdiff_t waiting;		/* how many entries before ours cannot hold */
-	int slots;			/* of the first entry; 0: it is no slot */
-	int32_t cversion;		/* of the directory */
-	int32_t last_free;		/* the last one before ours that could hold, at first */
-
-	/* while it waits */
-	struct zk_watched watched[ZK_WATCHED];
-	struct zk_watched suspect;	/* the last entry that could hold; without a watch */
-	bool stale;			/* the queue has to be read again */
-	bool turn;			/* the nearest entry has ended: claim the lock, too */
-	int64_t check_ms;		/* CLOCK_BOOTTIME: check the suspect */
+	bool blocked;			/* by the last reading, an entry before ours blocks it */
+	bool stale;			/* its end was reported since, or may have been */
 };
 
 struct zk_backend {
@@ -97,23 +64,20 @@ static inline void zk_directory(const struct zk_backend *zk, const char *name,
 	zk_node_path(zk->root, component, path);
 }
 
-/*
- * Read the queue as the leader has it. A missing directory is an empty queue. Returns 0, or -1 and
- * sets *err.
- */
-int zk_queue_fetch(struct zk_conn *conn, const char *directory, struct zk_queue *queue,
-		   struct error *err);
+/* Read the queue as the leader has it. A missing directory is an empty queue. */
+enum zk_end zk_queue_fetch(struct zk_conn *conn, const char *directory, struct zk_queue *queue,
+			   struct error *err);
 
 /* Read the queue from the reply to zk_list(). Sends more requests if numbers are the same. */
-int zk_queue_read(struct zk_conn *conn, const char *directory, struct zk_call *names,
-		  struct zk_queue *queue, struct error *err);
+enum zk_end zk_queue_read(struct zk_conn *conn, const char *directory, struct zk_call *names,
+			  struct zk_queue *queue, struct error *err);
 
 /*
  * Read the nodes of the first count entries, and remove the entries that have ended since the queue
- * was read. Returns 0, or -1 and sets *err.
+ * was read.
  */
-int zk_queue_read_nodes(struct zk_conn *conn, struct zk_queue *queue, ptrdiff_t count,
-			struct error *err);
+enum zk_end zk_queue_read_nodes(struct zk_conn *conn, struct zk_queue *queue, ptrdiff_t count,
+				struct error *err);
 
 /* Find the last entry with that uuid. Returns its index, or -1. */
 ptrdiff_t zk_queue_find_uuid(const struct zk_queue *queue, const char *uuid);
@@ -129,7 +93,7 @@ int zk_queue_delete(struct zk_conn *conn, const char *directory, const struct zk
 backend_grant_fn zk_acquire;
 int64_t zk_event(struct backend *backend);
 /* A watch has fired. */
-void zk_watch_fired(struct zk_conn *conn, uint32_t watch);
+void zk_watch_fired(struct zk_conn *conn, enum zk_watch watch);
 /* End the session, and so all its nodes. */
 void zk_own_leave(struct zk_backend *zk);
 /* Fill *grant for a hold that was proven by a request sent at own.sent_ms. */
@@ -138,18 +102,13 @@ void zk_grant(struct zk_backend *zk, struct grant *grant);
 /* ---- show.c ---- */
 backend_show_fn zk_show;
 backend_break_fn zk_break;
-/*
- * Remove the hold or waiter with that uuid, or with uuid NULL the one that transaction czxid made.
- * HELD: it held. LOST: it waited, or there is none.
- */
-enum outcome zk_remove(struct zk_backend *zk, const char *name, const char *uuid, uint64_t czxid,
-		       struct error *err);
 
 /* ---- check.c ---- */
 /*
  * Make a node, which may exist, and all that is missing above it. mode: ZOO_PERSISTENT or
- * ZOO_CONTAINER. Returns 0, or -1 and sets *err.
+ * ZOO_CONTAINER.
  */
-int zk_make_directory(struct zk_backend *zk, const char *path, int mode, struct error *err);
+enum zk_end zk_make_directory(struct zk_backend *zk, const char *path, int mode,
+			      struct error *err);
 int zk_setup(struct backend *backend, char **plan, struct error *err);
 int zk_check(struct backend *backend, struct findings *findings, struct error *err);

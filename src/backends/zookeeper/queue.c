@@ -13,8 +13,8 @@ void zk_node_path(const char *directory, const char *name, char path[static ZK_P
 		path[0] = '\0';
 }
 
-int zk_queue_read_nodes(struct zk_conn *conn, struct zk_queue *queue, ptrdiff_t count,
-			struct error *err)
+enum zk_end zk_queue_read_nodes(struct zk_conn *conn, struct zk_queue *queue, ptrdiff_t count,
+				struct error *err)
 {
 	struct zk_entry *entry = queue->entries;
 	const ptrdiff_t all = queue->count;
@@ -22,7 +22,7 @@ int zk_queue_read_nodes(struct zk_conn *conn, struct zk_queue *queue, ptrdiff_t 
 
 	for (ptrdiff_t i = 0; i < count; i++) {
 		zk_node_path(queue->directory, entry[i].name, path);
-		entry[i].data = zk_get(conn, path, 0);
+		entry[i].data = zk_get(conn, path, ZK_UNWATCHED);
 	}
 	zk_conn_wait(conn);
 	queue->count = 0;
@@ -36,14 +36,15 @@ int zk_queue_read_nodes(struct zk_conn *conn, struct zk_queue *queue, ptrdiff_t 
 		entry[i].czxid = i < count ? entry[i].data->stat.czxid : 0;
 		entry[queue->count++] = entry[i];
 	}
-	return 0;
+	return ZK_DONE;
 }
 
-int zk_queue_read(struct zk_conn *conn, const char *directory, struct zk_call *names,
-		  struct zk_queue *queue, struct error *err)
+enum zk_end zk_queue_read(struct zk_conn *conn, const char *directory, struct zk_call *names,
+			  struct zk_queue *queue, struct error *err)
 {
 	const char *name = names->text;
 	struct zk_entry entry;
+	enum zk_end end;
 
 	*queue = (struct zk_queue){ .directory = directory, .names = names };
 	if (names->rc != ZOK && names->rc != ZNONODE)
@@ -53,18 +54,18 @@ int zk_queue_read(struct zk_conn *conn, const char *directory, struct zk_call *n
 		if (zk_entry_parse(&entry, name) && !entry.shadow)
 			queue->entries[queue->count++] = entry;
 	if (!zk_entries_sort(queue->entries, (size_t)queue->count))
-		return 0;
+		return ZK_DONE;
 	/* Several nodes have one number: find out which was made first. */
-	if (zk_queue_read_nodes(conn, queue, queue->count, err))
-		return -1;
+	end = zk_queue_read_nodes(conn, queue, queue->count, err);
 	zk_entries_sort(queue->entries, (size_t)queue->count);
-	return 0;
+	return end;
 }
 
-int zk_queue_fetch(struct zk_conn *conn, const char *directory, struct zk_queue *queue,
-		   struct error *err)
+enum zk_end zk_queue_fetch(struct zk_conn *conn, const char *directory, struct zk_queue *queue,
+			   struct error *err)
 {
-	struct zk_call *sync = zk_sync(conn, directory), *names = zk_list(conn, directory, 0);
+	struct zk_call *sync = zk_sync(conn, directory);
+	struct zk_call *names = zk_list(conn, directory, ZK_UNWATCHED);
 	const int failed = zk_call_wait(sync);
 
 	return failed ? zk_call_error(conn, failed, "sync", directory, err)

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
 /* Showing holds and waiters, and breaking holds. */
-#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,19 +11,21 @@
 #include "base/text.h"
 #include "lock.h"
 
-/* Read the queue and the nodes of a lock. Returns 0, or -1 and sets *err. */
-static int read_lock(struct zk_backend *zk, const char *name, struct zk_queue *queue,
-		     struct error *err)
+/* Read the queue and the nodes of a lock. */
+static enum zk_end read_lock(struct zk_backend *zk, const char *name, struct zk_queue *queue,
+			     struct error *err)
 {
+	enum zk_end end = zk_conn_open(&zk->conn, ZK_ASKING_MS, err);
 	char *directory;
 	ptrdiff_t count;
 
-	if (zk_conn_open(&zk->conn, ZK_ASKING_MS, err))
-		return -1;
+	if (end)
+		return end;
 	directory = zk_conn_memory(&zk->conn, 1, ZK_PATH_SIZE);
 	zk_directory(zk, name, directory);
-	if (zk_queue_fetch(&zk->conn, directory, queue, err))
-		return -1;
+	end = zk_queue_fetch(&zk->conn, directory, queue, err);
+	if (end)
+		return end;
 	/* Another process uses strategy node: the directory itself is the only entry. */
 	if (queue->names->stat.ephemeralOwner) {
 		queue->entries = zk_conn_memory(&zk->conn, 1, sizeof(*queue->entries));
@@ -64,21 +65,17 @@ static int64_t age_of(int64_t since_ms)
 	return !since_ms ? -1 : age_ms < 0 ? 0 : age_ms;
 }
 
-static void add_row(struct rows *rows, const struct zk_entry *entry, const char *uuid,
-		    bool unblocked)
+static void add_row(struct rows *rows, const struct zk_entry *entry, const char *uuid, bool holds)
 {
-	static char waiting[] = "state=waiting&taken=0&";
-	static const struct zk_call not_read = { .text = waiting };
+	static char no_data[] = "taken=0&";
+	static const struct zk_call not_read = { .text = no_data };
 	const struct zk_call *data = entry->data ? entry->data : &not_read;
 	struct zk_record record;
 	struct row *row;
-	bool holds;
 
 	zk_record_read(&record, data->text, uuid);
-	holds = unblocked && record.state != ZK_WAITING;
-	row = rows_add(rows, holds, data->text,
-		       record.state == ZK_FOREIGN ? 0 : strlen(data->text));
-	if (record.state == ZK_FOREIGN)
+	row = rows_add(rows, holds, data->text, record.foreign ? 0 : strlen(data->text));
+	if (record.foreign)
 		describe_foreign(entry, data, &row->holder);
 	row->mine = record.mine || zk_entry_has_uuid(entry, uuid);
 	row->mode = entry->mode;
@@ -116,42 +113,45 @@ static bool scan_names(const struct zk_call *names, const char *where, struct na
 	return any;
 }
 
-static int show_lock(struct zk_backend *zk, const struct request *request, struct rows *rows,
-		     struct error *err)
+static enum zk_end show_lock(struct zk_backend *zk, const struct request *request,
+			     struct rows *rows, struct error *err)
 {
 	char uuid[ZK_UUID_SIZE] = "";
 	struct zk_queue queue;
+	const enum zk_end end = read_lock(zk, request->name, &queue, err);
 
-	if (read_lock(zk, request->name, &queue, err))
-		return -1;
+	if (end)
+		return end;
 	if (request->token[0])
 		zk_uuid(request->token, uuid);
 	for (ptrdiff_t i = 0; i < queue.count; i++)
 		add_row(rows, &queue.entries[i], uuid, zk_entries_blocker(queue.entries, i) < 0);
 	scan_names(queue.names, "", &rows->ignored);
-	return 0;
+	return ZK_DONE;
 }
 
 /* ---- the names of all locks ---- */
 
 /* Read all directories in the root. */
-static int show_names(struct zk_backend *zk, struct rows *rows, struct error *err)
+static enum zk_end show_names(struct zk_backend *zk, struct rows *rows, struct error *err)
 {
+	enum zk_end end = zk_conn_open(&zk->conn, ZK_ASKING_MS, err);
 	struct zk_call *root, **calls;
 	const char *component;
 	char path[ZK_PATH_SIZE], name[ZK_COMPONENT_SIZE], where[ZK_COMPONENT_SIZE + 4];
 	struct zk_queue queue;
 
 	/* The root is read as a queue is, though its names are those of locks. */
-	if (zk_conn_open(&zk->conn, ZK_ASKING_MS, err) ||
-	    zk_queue_fetch(&zk->conn, zk->root, &queue, err))
-		return -1;
+	if (!end)
+		end = zk_queue_fetch(&zk->conn, zk->root, &queue, err);
+	if (end)
+		return end;
 	root = queue.names;
 	calls = zk_conn_memory(&zk->conn, root->count, sizeof(struct zk_call *));
 	component = root->text;
 	for (size_t i = 0; i < root->count; i++, component += strlen(component) + 1) {
 		zk_node_path(zk->root, component, path);
-		calls[i] = zk_list(&zk->conn, path, 0);
+		calls[i] = zk_list(&zk->conn, path, ZK_UNWATCHED);
 	}
 	zk_conn_wait(&zk->conn);
 	for (size_t i = 0; i < root->count; i++)
@@ -164,75 +164,61 @@ static int show_names(struct zk_backend *zk, struct rows *rows, struct error *er
 		    zk_path_decode(component, name, sizeof(name)))
 			name_list_add(&rows->names, name, strlen(name));
 	}
-	return 0;
+	return ZK_DONE;
 }
 
 int zk_show(struct backend *backend, const struct request *request, struct rows *rows,
 	    struct error *err)
 {
 	struct zk_backend *zk = zk_from_backend(backend);
-	int failed;
+	enum zk_end end;
 
 	zk_conn_begin(&zk->conn, backend->connect_timeout_ms);
 	do
-		failed = request->name ? show_lock(zk, request, rows, err)
-				       : show_names(zk, rows, err);
+		end = request->name ? show_lock(zk, request, rows, err)
+				    : show_names(zk, rows, err);
 	/* An expired session that has our entry is for acquire() or renew() to find. */
-	while (failed && (err->errnum != ESTALE || !zk->own.directory[0]) &&
-	       zk_conn_again(&zk->conn, err));
+	while ((end != ZK_ENDED || !zk->own.directory[0]) && zk_conn_again(&zk->conn, end, err));
 	/* A process that gives up shows the holder and exits without close(). */
 	if (zk->done)
 		zk_conn_close(&zk->conn);
 	zk_conn_free(&zk->conn);
-	return failed;
+	return end ? -1 : 0;
 }
 
 /* ---- removing ---- */
 
-static enum outcome remove_once(struct zk_backend *zk, const char *name, const char *uuid,
-				uint64_t czxid, struct error *err)
+/* Remove the entry that transaction czxid has made, if it is still there: *outcome HELD. */
+static enum zk_end remove_once(struct zk_backend *zk, const char *name, int64_t czxid,
+			       enum outcome *outcome, struct error *err)
 {
-	struct zk_record record;
 	struct zk_queue queue;
-	int rc;
+	const enum zk_end end = read_lock(zk, name, &queue, err);
+	int rc = ZNONODE;
 
-	if (read_lock(zk, name, &queue, err))
-		return OUTCOME_ERROR;
-	for (ptrdiff_t i = 0; i < queue.count; i++) {
-		const struct zk_entry *entry = &queue.entries[i];
-		const struct zk_call *data = entry->data;
-
-		zk_record_read(&record, data->text, uuid ? uuid : "");
-		if (uuid ? !record.mine && !zk_entry_has_uuid(entry, uuid)
-			 : (uint64_t)entry->czxid != czxid)
-			continue;
+	*outcome = OUTCOME_LOST;
+	for (ptrdiff_t i = 0; !end && i < queue.count; i++)
 		/* With strategy node a later node has this path. Its version may differ. */
-		rc = zk_queue_delete(&zk->conn, queue.directory, entry, data->stat.version);
-		if (rc == ZOK)
-			return record.state == ZK_WAITING ? OUTCOME_LOST : OUTCOME_HELD;
-		if (rc == ZNONODE)
-			return OUTCOME_LOST;
-		zk->base.resent = true;
-		zk_call_error(&zk->conn, rc, "remove an entry of", queue.directory, err);
-		return OUTCOME_ERROR;
-	}
-	return OUTCOME_LOST;
-}
-
-enum outcome zk_remove(struct zk_backend *zk, const char *name, const char *uuid, uint64_t czxid,
-		       struct error *err)
-{
-	enum outcome outcome;
-
-	zk_conn_begin(&zk->conn, zk->base.connect_timeout_ms);
-	do
-		outcome = remove_once(zk, name, uuid, czxid, err);
-	while (outcome == OUTCOME_ERROR && zk_conn_again(&zk->conn, err));
-	return outcome;
+		if (queue.entries[i].czxid == czxid)
+			rc = zk_queue_delete(&zk->conn, queue.directory, &queue.entries[i],
+					     queue.entries[i].data->stat.version);
+	if (rc == ZOK)
+		*outcome = OUTCOME_HELD;
+	return end || rc == ZOK || rc == ZNONODE
+		       ? end
+		       : zk_call_error(&zk->conn, rc, "remove an entry of", queue.directory, err);
 }
 
 enum outcome zk_break(struct backend *backend, const char *name, const struct row *row,
 		      struct error *err)
 {
-	return zk_remove(zk_from_backend(backend), name, NULL, row->fence, err);
+	struct zk_backend *zk = zk_from_backend(backend);
+	enum outcome outcome;
+	enum zk_end end;
+
+	zk_conn_begin(&zk->conn, backend->connect_timeout_ms);
+	do
+		end = remove_once(zk, name, (int64_t)row->fence, &outcome, err);
+	while (zk_conn_again(&zk->conn, end, err));
+	return end ? OUTCOME_ERROR : outcome;
 }
