@@ -112,7 +112,7 @@ refused() {
 		"break --yes $LOCK" {verify,renew,release}" $LOCK 0123456789abcdef0123456789abcdef" setup; do
 		# shellcheck disable=SC2086 # words
 		DLOCK_BACKEND="zk://127.0.0.1:$TOOL_PORT?timeout=1s" hostile $command
-		one_line "127\\.0\\.0\\.1:$TOOL_PORT: cannot .*: marshalling error"
+		one_line "127\\.0\\.0\\.1:$TOOL_PORT: cannot .*: unknown error \\(1\\)"
 	done
 	[[ ! -e ran ]]
 }

@@ -436,7 +436,7 @@ term_came() {
 	proxy pass
 	wait_until 8 place_count 2
 	alive "$waiter"
-	has_line "$err" 'the session expired while it waited'
+	has_line "$err" 'the session has expired while it waited: back in the queue'
 	release
 	join "$waiter" 10
 	equal "$status" 0
@@ -476,24 +476,23 @@ term_came() {
 	done
 }
 
-# in_check: a waiter that has just seen its queue, behind $PROXY, will send its first check of the
-# holder, and replies take so long from now on that what happens next is reported before that one's
-in_check() {
-	pause 0.4
+# in_contact: a waiter of 4 s that has just seen its queue, behind $PROXY, will have its first contact
+# soon, and replies take so long from now on that what happens next is reported before that one's
+in_contact() {
+	pause 0.5
 	proxy hold 400
 	pause 0.3
 }
 
 # bats test_tags=more
-@test "a waiter ends while another one checks the holder: that one waits on" {
+@test "a waiter ends while the next one has a contact: that one waits on" {
 	local first
 	zk_proxy
 	hold --
 	wait_in_line 1 -- true
 	first=$PID
-	wait_in_line 2 -- true
-	wait_in_line 3 -b "$PROXY" -- true
-	in_check
+	wait_in_line 2 -b "$PROXY" -t 4s -- true
+	in_contact
 	kill -TERM "$first"
 	join "$first"
 	holds_for 1000 alive "$PID"
@@ -504,14 +503,14 @@ in_check() {
 }
 
 # bats test_tags=more
-@test "a slot is freed while a waiter checks another one: it gets the slot" {
+@test "a slot is freed while a waiter has a contact: it gets the slot" {
 	local first command
 	zk_proxy
 	hold --slots 2 --
 	first=$HOLDER command=$COMMAND
 	hold --slots 2 --
-	wait_in_line 2 --slots 2 -b "$PROXY" -- true
-	in_check
+	wait_in_line 2 --slots 2 -b "$PROXY" -t 4s -- true
+	in_contact
 	kill -TERM "$command"
 	join "$first"
 	join "$PID" 3

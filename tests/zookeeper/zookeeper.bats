@@ -113,7 +113,7 @@ UUID='[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}'
 
 # ---- waiting
 
-@test "a waiter watches the node before its own and the head, and nothing else" {
+@test "a waiter watches the node before its own, and nothing else" {
 	private_zookeeper
 	use "$P_URI" "$P_PORT"
 	hold --
@@ -121,8 +121,8 @@ UUID='[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}'
 	for n in 1 2 3 4; do
 		wait_in_line "$n" -- true
 	done
-	# The holder watches its own node, the first waiter one node, and the others two.
-	wait_until 3 watches 8
+	# The holder watches its own node, and each waiter one node.
+	wait_until 3 watches 5
 	equal "$(watchers "$NODE")" "" "watchers of the directory"
 	release
 	wait_until 10 no_places
@@ -156,15 +156,11 @@ received() {
 	received >after
 	now
 	rounds=$((1 + (NOW - start) / 5000))
-	# Waiters that were not next may have sent a ping, or a check that is due each 5 s, or both.
-	for n in {9..20}; do
+	# Waiters that were not next may have sent a ping, or a request that is due each 5 s, or both.
+	for n in {2..20}; do
 		between "$(requests_of "${place[n]}")" 0 $((2 * rounds)) "requests of waiter $n"
 	done
-	# Near the head, a check reads the queue, and sets up to three watches.
-	for n in {2..8}; do
-		between "$(requests_of "${place[n]}")" 0 $((5 * rounds)) "requests of waiter $n"
-	done
-	between "$(requests_of "${place[1]}")" 1 6 "requests of the one that was next"
+	between "$(requests_of "${place[1]}")" 1 5 "requests of the one that was next"
 	kill -TERM "$waiter"
 	wait_until 20 no_places
 }
@@ -195,8 +191,9 @@ requests_of() {
 		join "$n" 30
 		equal "$status" 0
 	done
-	# The end of a session is one request; each waiter may ping, and this test has asked once.
-	between $(($(zk_counter "$P_DIR" zk_packets_received) - before)) 40 $((41 * 8 + 41 + 1)) requests
+	# A write, a list, a delete, and the end of the session. A holder may set a watch, and each waiter
+	# may ping; this test has asked once.
+	between $(($(zk_counter "$P_DIR" zk_packets_received) - before)) 40 $((41 * 5 + 41 + 1)) requests
 }
 
 # bats test_tags=more
@@ -241,50 +238,32 @@ requests_of() {
 	wait_until 10 no_places
 }
 
-@test "dead waiters are skipped" {
+@test "dead waiters lose their places with their sessions" {
 	hold --
 	local n dead=()
 	for n in 1 2 3; do
-		wait_in_line "$n" -- touch dead
+		wait_in_line "$n" -t 2s -- touch dead
 		# shellcheck disable=SC2207 # words
 		dead+=("$PID" $(tree "$PID"))
 	done
 	wait_in_line 4 -- touch ran
-	# The contract allows 1 s for each.
-	passes_dead 4000 "$PID" "${dead[@]}"
+	# All three sessions end after 2 s and a tick.
+	passes_dead 4500 "$PID" "${dead[@]}"
 	wait_until 2 no_places
 }
 
-# bats test_tags=more
-@test "a dead waiter far behind delays the next by about a second when its turn comes" {
+@test "a waiter that is stopped loses its place with its session, and queues again" {
 	hold --
-	local n dead
-	for n in {1..11}; do
-		wait_in_line "$n" -- true
-	done
-	wait_in_line 12 -- touch dead
-	# shellcheck disable=SC2207 # words
-	dead=("$PID" $(tree "$PID"))
-	wait_in_line 13 -- touch ran
-	passes_dead 3500 "$PID" "${dead[@]}"
-	wait_until 2 no_places
-}
-
-@test "a hung waiter delays the next by 5 s at most, and still gets its turn" {
-	hold --
-	wait_in_line 1 -- sh -c 'echo hung >>order'
+	wait_in_line 1 -t 2s -- sh -c 'echo hung >>order'
 	local hung=$PID family
 	family=$(tree "$hung")
 	wait_in_line 2 -- sh -c 'echo next >>order'
-	local next=$PID start
+	local next=$PID
 	# shellcheck disable=SC2086 # words
 	kill -STOP "$hung" $family
-	now
-	start=$NOW
 	release
 	join "$next" 8
-	now
-	took $((NOW - start)) 0 6000
+	equal "$status" 0
 	# shellcheck disable=SC2086 # words
 	kill -CONT "$hung" $family
 	join "$hung" 10
@@ -294,52 +273,78 @@ requests_of() {
 }
 
 # bats test_tags=more
-@test "a waiter that takes the lock late, and in time, is not evicted: the next one sleeps again" {
+@test "break takes the place of a dead waiter away when its turn has come" {
 	hold --
-	wait_in_line 1 -- sleep 300
-	local hung=$PID family next
-	family=$(tree "$hung")
-	wait_in_line 2 -t 4s -- touch ran
-	next=$PID
-	# shellcheck disable=SC2086 # words
-	kill -STOP "$hung" $family
-	expire_owner "$NODE/$(places | head -n 1)"
-	# The next one has seen that the hung one could hold, and gives it 0.9 s.
-	pause 0.4
-	# shellcheck disable=SC2086 # words
-	kill -CONT "$hung" $family
-	wait_until 5 child "$hung" dlock-guard
-	wait_until 5 child "$CHILD" sleep
-	COMMAND=$CHILD
-	pause 1
-	keeper_of "$next"
-	idles "$KEEPER"
-	kill -TERM "$COMMAND"
-	join "$next" 8
-	equal "$status" 0
-	join "$hung"
-	join "$HOLDER"
-}
-
-@test "a client stopped before it writes that it waits delays the next by 2 s at most" {
-	hold --
-	foreign_sequence _c_00000000-0000-4000-8000-000000000001-lock- 'state=new&taken=0&'
+	wait_in_line 1 -t 60s -- touch dead
+	local killed=$PID
+	keeper_of "$killed"
 	wait_in_line 2 -- touch ran
-	local next=$PID start
-	now
-	start=$NOW
+	kill -KILL "$KEEPER"
+	join "$killed"
+	equal "$status" 125
 	release
-	join "$next" 8
+	# It is the first in line, and so the holder.
+	"$DLOCK" status --json "$LOCK" >json || true
+	equal "$(jq '[.holders[].pid, (.waiters | length)] | join(" ")' json)" "\"$killed 1\""
+	holds_for 500 alive "$PID"
+	"$DLOCK" break --yes "$LOCK"
+	join "$PID" 5
 	equal "$status" 0
-	now
-	took $((NOW - start)) 500 3000
+	[[ -e ran && ! -e dead ]]
 	wait_until 2 no_places
 }
 
 # bats test_tags=more
+@test "a waiter whose job is stopped, as by Ctrl-Z, delays the next by a few seconds only" {
+	hold --
+	wait_in_line 1 -t 30s -- sh -c 'echo stopped >>order'
+	local stopped=$PID
+	wait_in_line 2 -- sh -c 'echo next >>order'
+	local next=$PID
+	kill -STOP "$stopped"
+	release
+	# Its keeper gives the lock back after 3 s.
+	join "$next" 6
+	equal "$status" 0
+	kill -CONT "$stopped"
+	join "$stopped" 10
+	equal "$status" 0
+	equal "$(tr '\n' ' ' <order)" "next stopped "
+	wait_until 2 no_places
+}
+
+# bats test_tags=more
+@test "a slot's waiter watches as many entries as there are slots, and any freed slot wakes the first" {
+	private_zookeeper
+	use "$P_URI" "$P_PORT"
+	local n first command all=()
+	hold --slots 2 --
+	first=$HOLDER command=$COMMAND
+	hold --slots 2 --
+	for n in 1 2 3; do
+		start "$DLOCK" run --slots 2 "$LOCK" -- sh -c 'echo "$0" >>order; exec sleep 300' "$n"
+		all+=("$PID")
+		wait_until 5 place_count $((n + 2))
+	done
+	# Each holder watches its own node.
+	wait_until 3 watches 8
+	release
+	wait_until 3 has_line order 1
+	kill -TERM "$command"
+	join "$first"
+	wait_until 3 has_line order 2
+	equal "$(tr '\n' ' ' <order)" "1 2 "
+	kill -TERM "${all[@]}"
+	for n in "${all[@]}"; do
+		join "$n"
+	done
+	nothing_left
+}
+
+# bats test_tags=more
 @test "an entry that was free when it was made holds, whatever its text is" {
-	foreign_sequence _c_00000000-0000-4000-8000-000000000001-lock- 'state=new&taken=0&'
-	run -124 "$DLOCK" run -w 3s "$LOCK" -- touch ran
+	foreign_sequence _c_00000000-0000-4000-8000-000000000001-lock- 'taken=0&'
+	run -124 "$DLOCK" run -w 2s "$LOCK" -- touch ran
 	[[ ! -e ran ]]
 	equal "$(places)" "${FOREIGN##*/}"
 	end_foreign
@@ -442,7 +447,7 @@ no_sessions() {
 }
 
 # bats test_tags=more
-@test "no session outlives its run: short, long, waiting, given up, and with strategy node" {
+@test "no session outlives its run: short, long, waiting, given up, killed, and with strategy node" {
 	private_zookeeper
 	use "$P_URI" "$P_PORT"
 	local before
@@ -462,6 +467,17 @@ no_sessions() {
 	join "$PID"
 	equal "$status" 0
 	wait_until 2 no_sessions 0
+	# The command is killed; its dlock is killed, holding and waiting.
+	hold -t 40s --
+	kill -KILL "$COMMAND"
+	join "$HOLDER"
+	wait_until 2 no_sessions 0
+	hold -t 40s --
+	wait_in_line 1 -t 40s -- true
+	kill -KILL "$PID"
+	wait_until 2 no_sessions 1
+	kill -KILL "$HOLDER"
+	wait_until 4 no_sessions 0
 }
 
 # session_is MS: the session of the holder has this timeout
