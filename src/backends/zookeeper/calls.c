@@ -146,8 +146,13 @@ struct zk_call *zk_sync(struct zk_conn *conn, const char *path)
 
 static struct zk_call *send_pair(struct zk_call *call, const struct zk_pair *pair)
 {
-	return finish_send(call, zoo_amulti(call->conn->handle, pair->shadow[0] ? 2 : 1, call->ops,
-					    call->results, on_void, call));
+	/* In a session that has just ended, zoo_amulti() frees a pointer that it has not set. */
+	int rc = is_unrecoverable(call->conn->handle);
+
+	if (rc == ZOK)
+		rc = zoo_amulti(call->conn->handle, pair->shadow[0] ? 2 : 1, call->ops,
+				call->results, on_void, call);
+	return finish_send(call, rc);
 }
 
 struct zk_call *zk_create_pair(struct zk_conn *conn, const struct zk_pair *pair,
