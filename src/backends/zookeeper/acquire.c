@@ -62,7 +62,7 @@ static enum zk_end watch_entries(struct zk_backend *zk, const struct zk_entry *e
 				 ptrdiff_t first, ptrdiff_t last, struct error *err)
 {
 	const size_t count = (size_t)(last - first + 1);
-	struct zk_call **calls = zk_conn_memory(&zk->conn, count, sizeof(*calls));
+	struct zk_call **calls = zk_conn_memory(&zk->conn, count, sizeof(struct zk_call *));
 	char path[ZK_PATH_SIZE];
 
 	for (size_t i = 0; i < count; i++) {
@@ -463,12 +463,9 @@ int64_t zk_event(struct backend *backend)
 	zk->conn.eventful = false;
 	if (!own->held)
 		return now ? 0 : own->contact_ms;
-	/* The renewal that follows finds out whether the watch was set too late. */
-	if (!own->watched) {
-		own->watched = true;
-		own->contact_ms = 0;
-		now = true;
-	}
+	/* The renewal that follows sets the watch, and finds out whether that is too late. */
+	if (!own->watched)
+		return 0;
 	if (clock_boot_ms() >= own->contact_ms) {
 		own->contact_ms = CLOCK_NEVER;
 		zk_list(&zk->conn, own->at.node, ZK_WATCH_OWN);
