@@ -149,7 +149,7 @@ ifeq ($(WITH_REDIS),yes)
 REDIS_SRC := $(wildcard src/backends/redis/*.c src/backends/redlock/*.c)
 REDIS_OBJ := $(call obj,$(REDIS_SRC)) $(BUILD)/gen/redis_scripts.o
 endif
-TLS_SRC := $(wildcard src/backends/redis/tls/*.c)
+TLS_SRC := $(wildcard src/backends/tls/*.c)
 ZOOKEEPER_SRC := $(wildcard src/backends/zookeeper/*.c)
 MYSQL_SRC := $(wildcard src/backends/mysql/*.c)
 MYSQL_SQL := $(wildcard src/backends/mysql/sql/*.sql)

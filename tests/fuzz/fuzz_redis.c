@@ -40,7 +40,7 @@ static void take_route_apart(const redisReply *reply)
 static void take_apart(redisReply *reply)
 {
 	static char prefixes[2][8] = { "", "dlock:" };
-	struct redis_server server = { .main.fd = -1, .reply = reply };
+	struct redis_server server = { .main.stream.fd = -1, .reply = reply };
 	struct redis_client client = { .count = 1, .servers = &server };
 	const struct request request = { .name = "n", .token = "t", .slots = 3 };
 	struct rows rows = { 0 };
@@ -75,7 +75,7 @@ static void take_apart(redisReply *reply)
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	const struct redis_address address = { .label = "server" };
-	struct redis_conn conn = { .address = &address, .fd = -1, .set_fd = -1 };
+	struct redis_conn conn = { .address = &address, .stream.fd = -1, .set_fd = -1 };
 	redisReply *reply = NULL;
 	struct error err;
 	int ends[2];

@@ -23,7 +23,7 @@ static int connect_pair(struct redis_conn *conn)
 
 	CHECK_INT(socketpair(AF_UNIX, SOCK_STREAM, 0, ends), 0);
 	fcntl(ends[0], F_SETFL, O_NONBLOCK);
-	*conn = (struct redis_conn){ .address = &address, .fd = -1, .set_fd = -1 };
+	*conn = (struct redis_conn){ .address = &address, .stream.fd = -1, .set_fd = -1 };
 	redis_conn_begin(conn, ends[0], false);
 	return ends[1];
 }
@@ -131,7 +131,7 @@ static void test_age(void)
 		     { "9223372036854775807", 92233720367 } };
 
 	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
-		struct redis_conn conn = { .address = &aged, .fd = -1, .set_fd = -1 };
+		struct redis_conn conn = { .address = &aged, .stream.fd = -1, .set_fd = -1 };
 		struct error err = { 0 };
 		char text[100], info[80];
 		int ends[2];

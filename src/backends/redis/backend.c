@@ -40,6 +40,7 @@
 #include "base/memory.h"
 #include "client.h"
 #include "lock/uri.h"
+#include "lock/uri_tls.h"
 
 /* ---- addresses ---- */
 
@@ -81,52 +82,7 @@ int redis_address_tcp(struct redis_address *address, const struct uri *uri,
 	return 0;
 }
 
-/* ---- TLS, user and password ---- */
-
-static int read_tls_params(struct redis_tls *tls, const struct uri *uri, struct error *err)
-{
-	const char *name = uri_param(uri, "sni");
-
-	if (uri_param_text(uri, "ca", &tls->ca, err) ||
-	    uri_param_text(uri, "cert", &tls->cert, err) ||
-	    uri_param_text(uri, "key", &tls->key, err) ||
-	    uri_param_flag(uri, "insecure", false, &tls->insecure, err))
-		return -1;
-	tls->name = name && name[0] ? name : NULL;
-	if (tls->key && !tls->cert)
-		return error_set(err, ERROR_USAGE, 0, "%s: ?key= without ?cert=", uri->scheme);
-	/* Both may be in one file. */
-	if (tls->cert && !tls->key)
-		tls->key = tls->cert;
-	if (tls->ca && tls->insecure)
-		return error_set(err, ERROR_USAGE, 0,
-				 "%s: ?insecure=yes verifies nothing, and "
-				 "?ca= wants to: drop one of them",
-				 uri->scheme);
-	return 0;
-}
-
-/*
- * Does uri ask for TLS, by the scheme rediss or by ?tls=yes? Then encrypted is set, and the
- * parameters of TLS are read. Otherwise such a parameter is an error.
- */
-static int read_tls(struct redis_address *address, const struct uri *uri, struct error *err)
-{
-	static const char *const params[] = { REDIS_TLS_PARAMS, "sentinel-tls", NULL };
-
-	if (uri_param_flag(uri, "tls", !strcmp(uri->scheme, "rediss"), &address->encrypted, err))
-		return -1;
-	for (const char *const *name = params; *name && !address->encrypted; name++)
-		if (uri_param(uri, *name))
-			return error_set(err, ERROR_USAGE, 0, "%s: ?%s= is for TLS: add tls=yes",
-					 uri->scheme, *name);
-#ifdef WITHOUT_TLS
-	if (address->encrypted)
-		return error_set(err, ERROR_USAGE, 0, "%s: this dlock was built without TLS",
-				 uri->scheme);
-#endif
-	return address->encrypted ? read_tls_params(&address->tls, uri, err) : 0;
-}
+/* ---- user and password ---- */
 
 static int read_login(struct redis_address *address, const struct uri *uri, const char *user,
 		      const char *password, struct error *err)
@@ -138,7 +94,9 @@ static int read_login(struct redis_address *address, const struct uri *uri, cons
 				 "%s://USER:PASSWORD@HOST, without a user ://:PASSWORD@HOST, or "
 				 "?%spassword-file=PATH", uri->scheme, uri->scheme,
 				 address->sentinel ? "sentinel-" : "");
-	return read_tls(address, uri, err);
+	address->tls.hint = REDIS_TLS_HINT;
+	return uri_tls_read(uri, !strcmp(uri->scheme, "rediss"), &address->encrypted,
+			    &address->tls, err);
 }
 
 int redis_address_read(struct redis_address *address, const struct uri *uri, struct error *err)
@@ -236,15 +194,15 @@ static const struct kind {
 	{ "redis", "redis://HOST[:PORT][/DB]", 1, false,
 	  read_host, { LOCK_PARAMS, URI_COMMON_PARAMS, NULL } },
 	{ "rediss", "rediss://HOST[:PORT][/DB]", 1, false,
-	  read_host, { LOCK_PARAMS, REDIS_TLS_PARAMS, URI_COMMON_PARAMS, NULL } },
+	  read_host, { LOCK_PARAMS, URI_TLS_PARAMS, URI_COMMON_PARAMS, NULL } },
 	{ "redis+unix", "redis+unix:///PATH[?db=N]", 0, true,
 	  read_socket, { LOCK_PARAMS, "db", URI_COMMON_PARAMS, NULL } },
 	{ "redis+sentinel", "redis+sentinel://HOST[:PORT][,HOST...]/MASTER[/DB]", SIZE_MAX, true,
 	  read_sentinel,
 	  { LOCK_PARAMS, "sentinel-user", "sentinel-password-file", "sentinel-tls", "tls",
-	    REDIS_TLS_PARAMS, URI_COMMON_PARAMS, NULL } },
+	    URI_TLS_PARAMS, URI_COMMON_PARAMS, NULL } },
 	{ "redis+cluster", "redis+cluster://HOST[:PORT][,HOST...]", SIZE_MAX, false,
-	  read_cluster, { LOCK_PARAMS, "tls", REDIS_TLS_PARAMS, URI_COMMON_PARAMS, NULL } },
+	  read_cluster, { LOCK_PARAMS, "tls", URI_TLS_PARAMS, URI_COMMON_PARAMS, NULL } },
 };
 
 /* Does uri have the hosts and the path that its scheme wants? Returns 0, or -1 and sets *err. */

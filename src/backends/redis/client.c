@@ -38,7 +38,7 @@ void redis_client_init(struct redis_client *client, size_t count)
 		struct redis_server *server = &client->servers[i];
 
 		server->main = (struct redis_conn){ .address = &server->address,
-						    .fd = -1,
+						    .stream.fd = -1,
 						    .set_fd = client->set_fd };
 		server->wake = server->main;
 	}
@@ -357,8 +357,8 @@ static bool sleep_until(struct redis_client *client, const struct redis_call *ca
 	for (int i = 0; i < client->count; i++) {
 		const struct redis_conn *conn = conn_of(&client->servers[i], call);
 
-		fds[i].fd = client->servers[i].state == SERVER_ASKED ? conn->fd : -1;
-		fds[i].events = conn->wanted;
+		fds[i].fd = client->servers[i].state == SERVER_ASKED ? conn->stream.fd : -1;
+		fds[i].events = conn->stream.wanted;
 		fds[i].revents = 0;
 	}
 	fds[client->count] = (struct pollfd){ .fd = client->base.cancel_fd, .events = POLLIN };
@@ -471,7 +471,7 @@ int redis_reach(struct redis_client *client, int64_t limit_ms, struct error *err
 	struct redis_call call = { .least = 1 };
 	int left;
 
-	if (redis_conn_is_open(&server->main) && server->main.greeted)
+	if (redis_conn_is_open(&server->main) && server->main.stream.reached)
 		return 0;
 	look_up(server);
 	left = net_is_local(server->address.at.host) || server->found_count < 1

@@ -146,8 +146,6 @@ struct redis_call {
 
 struct uri_host;
 
-#define REDIS_TLS_PARAMS "ca", "cert", "key", "sni", "insecure"
-
 /* Read a host of uri, whose path is "", "/" or "/DB". */
 int redis_address_tcp(struct redis_address *address, const struct uri *uri,
 		      const struct uri_host *host, struct error *err);

@@ -9,14 +9,10 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
-#include <sys/socket.h>
-#include <unistd.h>
 
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/memory.h"
-#include "base/module.h"
-#include "base/net.h"
 #include "lock/uri.h"
 
 /*
@@ -114,41 +110,6 @@ void redis_address_move(struct redis_address *address, const struct redis_endpoi
 		 uri_host_text(endpoint->host, endpoint->port, text, sizeof(text)));
 }
 
-/* ---- bytes ---- */
-
-/* The module for TLS, once a connection has needed it. */
-static const struct redis_tls_module *tls;
-
-/* Translate the result of recv() or send(): bytes, 0 to wait for events, or -1 and sets *err. */
-static ssize_t classify_io(struct redis_conn *conn, ssize_t result, short events, struct error *err)
-{
-	if (result > 0)
-		return result;
-	conn->wanted = events;
-	if (result < 0 && (errno == EAGAIN || errno == EINTR))
-		return 0;
-	if (result == 0)
-		return error_set(err, ERROR_UNAVAILABLE, 0, "closed the connection");
-	return error_set(err, ERROR_UNAVAILABLE, errno, "the connection broke");
-}
-
-static ssize_t read_some(struct redis_conn *conn, void *data, size_t size, struct error *err)
-{
-	if (conn->address->encrypted)
-		return tls->read(conn->tls, data, size, &conn->wanted, err);
-	return classify_io(conn, recv(conn->fd, data, size, 0), POLLIN, err);
-}
-
-static ssize_t write_some(struct redis_conn *conn, struct error *err)
-{
-	const size_t length = conn->unsent_length;
-
-	if (!conn->address->encrypted)
-		return classify_io(conn, send(conn->fd, conn->unsent, length, MSG_NOSIGNAL),
-				   POLLOUT, err);
-	return tls->write(conn->tls, conn->unsent, length, &conn->wanted, err);
-}
-
 /* ---- the bounds of a reply ---- */
 
 /*
@@ -205,26 +166,21 @@ void redis_conn_close(struct redis_conn *conn)
 {
 	if (!redis_conn_is_open(conn))
 		return;
-	/* A release that the server gets late must not end the next hold of the same token. */
-	net_drop_unsent(conn->fd);
-	if (conn->tls)
-		tls->close(conn->tls);
-	conn->tls = NULL;
 	/* A copy of the descriptor in another process would keep it in the set. */
-	epoll_ctl(conn->set_fd, EPOLL_CTL_DEL, conn->fd, NULL);
-	close(conn->fd);
+	epoll_ctl(conn->set_fd, EPOLL_CTL_DEL, conn->stream.fd, NULL);
+	/* A release that the server gets late must not end the next hold of the same token. */
+	stream_close(&conn->stream);
 	redisReaderFree(conn->reader);
 	free(conn->unsent);
-	conn->fd = -1;
 	conn->unsent = NULL;
 	conn->unsent_length = 0;
 	conn->unread = conn->ignored = 0;
-	conn->greeted = conn->received = conn->known = false;
+	conn->received = conn->known = false;
 }
 
 bool redis_conn_is_open(const struct redis_conn *conn)
 {
-	return conn->fd >= 0;
+	return conn->stream.fd >= 0;
 }
 
 void redis_conn_send(struct redis_conn *conn, const char *const argv[])
@@ -261,7 +217,8 @@ void redis_conn_begin(struct redis_conn *conn, int fd, bool subscriber)
 				      address->user ? password : NULL, NULL };
 	char db[24];
 
-	conn->fd = fd;
+	stream_begin(&conn->stream, fd, address->encrypted ? &address->tls : NULL,
+		     address->at.host);
 	epoll_ctl(conn->set_fd, EPOLL_CTL_ADD, fd, &input);
 	conn->replica = false;
 	conn->subscriber = subscriber;
@@ -282,7 +239,7 @@ void redis_conn_begin(struct redis_conn *conn, int fd, bool subscriber)
 void redis_conn_silent(const struct redis_conn *conn, struct error *err)
 {
 	error_set(err, ERROR_UNAVAILABLE, ETIMEDOUT, "%s: %s", conn->address->label,
-		  conn->greeted ? "no answer" : conn->wanted == POLLOUT ? "cannot connect" :
+		  conn->stream.reached ? "no answer" : conn->stream.wanted == POLLOUT ? "cannot connect" :
 		  "no answer to the TLS handshake, as from a server without TLS ("
 		  REDIS_TLS_HINT ")");
 }
@@ -313,52 +270,11 @@ static void report_ended(const struct redis_conn *conn, struct error *err)
 		error_prefix(err, "%s", conn->address->label);
 }
 
-/* Is fd connected? Returns 1, 0 to poll for POLLOUT, or -1 and sets *err. */
-static int probe_connection(struct redis_conn *conn, struct error *err)
-{
-	conn->wanted = POLLOUT;
-	/* Nothing is sent, and the result is that of any write. */
-	if (!send(conn->fd, "", 0, MSG_NOSIGNAL))
-		return 1;
-	if (errno == EAGAIN || errno == EINTR)
-		return 0;
-	return error_set(err, ERROR_UNAVAILABLE, errno, "%s: cannot connect",
-			 conn->address->label);
-}
-
-/* Continue the handshake. Returns 1 when it is over, 0 to wait, or -1 and sets *err. */
-static int continue_handshake(struct redis_conn *conn, struct error *err)
-{
-	const struct redis_address *address = conn->address;
-	int state = -1;
-
-	if (!conn->tls)
-		conn->tls = tls->open(conn->fd, &address->tls, address->at.host, err);
-	if (conn->tls)
-		state = tls->handshake(conn->tls, &conn->wanted, err);
-	if (state < 0)
-		report_ended(conn, err);
-	return state;
-}
-
 int redis_conn_reach(struct redis_conn *conn, struct error *err)
 {
-	const struct redis_address *address = conn->address;
-	int state = 1;
+	const int state = stream_reach(&conn->stream, err);
 
-	if (conn->greeted)
-		return 1;
-	/* Before there is a connection, so that a missing module is named for any server. */
-	if (address->encrypted && !tls)
-		tls = module_load("tls", err);
-	if (address->encrypted && !tls)
-		return error_prefix(err, "%s", address->label);
-	if (!conn->tls)
-		state = probe_connection(conn, err);
-	if (state > 0 && address->encrypted)
-		state = continue_handshake(conn, err);
-	conn->greeted = state > 0;
-	return state;
+	return state < 0 ? error_prefix(err, "%s", conn->address->label) : state;
 }
 
 /* Write as much as possible without blocking. */
@@ -367,14 +283,14 @@ static int flush_output(struct redis_conn *conn, struct error *err)
 	ssize_t result;
 
 	while (conn->unsent_length) {
-		result = write_some(conn, err);
+		result = stream_write(&conn->stream, conn->unsent, conn->unsent_length, err);
 		if (result < 0)
 			report_ended(conn, err);
 		if (result <= 0)
 			return (int)result;
 		conn->unsent_length -= (size_t)result;
 		memmove(conn->unsent, conn->unsent + result, conn->unsent_length);
-		conn->wanted = POLLIN;
+		conn->stream.wanted = POLLIN;
 	}
 	return 0;
 }
@@ -410,7 +326,7 @@ static int feed_reader(struct redis_conn *conn, struct error *err)
 {
 	/* On the stack, a waiter would keep all these pages for a few bytes. */
 	static char data[16384];
-	const ssize_t result = read_some(conn, data, sizeof(data), err);
+	const ssize_t result = stream_read(&conn->stream, data, sizeof(data), err);
 
 	if (result < 0)
 		report_ended(conn, err);

@@ -4,24 +4,27 @@
  * the size of a reply has a bound. The caller (client.h) polls, so every wait has a deadline and
  * can be cancelled. A connection that failed is closed, and can begin a second time.
  *
- *	struct redis_conn conn = { .address = ..., .fd = -1, .set_fd = -1 };
+ *	struct redis_conn conn = { .address = ..., .stream.fd = -1, .set_fd = -1 };
  *
  *	redis_conn_begin()	takes a descriptor that is connected, or is connecting
  *	redis_conn_reach()	connects, before anything is sent
  *	redis_conn_send()	a request, which stays in memory until the first step
- *	redis_conn_step()	at once, and then when conn->fd is ready for conn->wanted, until the
+ *	redis_conn_step()	at once, and then when its stream is ready for what it wants, until the
  *				answer is there
- *	redis_conn_poll()	an unsolicited message, when conn->fd is readable
+ *	redis_conn_poll()	an unsolicited message, when the stream is readable
  *	redis_conn_close()
  */
 #pragma once
 
 #include <stdint.h>
 
-#include "tls.h"
+#include "base/stream.h"
 
 struct redisReader;
 struct redisReply;
+
+/* For messages about a server that has TLS where the URI has none, or the other way round. */
+#define REDIS_TLS_HINT "TLS is chosen by rediss: or ?tls=yes, and for sentinels by ?sentinel-tls="
 
 /* A server as another server names it. */
 struct redis_endpoint {
@@ -39,19 +42,16 @@ struct redis_address {
 	const char *user, *password;	/* of the URI; NULL: none */
 	const char *password_file;	/* read for each connection; NULL: none */
 	long db;
-	struct redis_tls tls;
+	struct tls_params tls;
 	char label[128];	/* for messages: "redis 127.0.0.1:6379" */
 };
 
 struct redis_conn {
 	const struct redis_address *address;
-	int fd;				/* -1: not connected */
+	struct stream stream;
 	int set_fd;			/* of epoll, for all that the client has open */
-	struct redis_tls_session *tls;	/* NULL: none */
-	bool greeted;			/* connected, and the handshake is over */
 	bool subscriber;		/* begun for messages alone */
 	bool received;			/* the server has sent a reply */
-	short wanted;			/* what to poll conn->fd for before the next step */
 	struct redisReader *reader;
 	size_t bytes, elements;		/* of the present reply */
 	char *unsent;
@@ -77,7 +77,7 @@ bool redis_conn_is_open(const struct redis_conn *conn);
 
 /*
  * Continue connecting and the handshake, and send no request. Returns 1 when both are over, 0 to
- * poll for conn->wanted first, or -1 and sets *err if the connection has failed.
+ * poll the stream first, or -1 and sets *err if the connection has failed.
  */
 int redis_conn_reach(struct redis_conn *conn, struct error *err);
 

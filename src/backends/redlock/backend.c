@@ -42,6 +42,7 @@
 #include "lock/hold.h"
 #include "lock/holder.h"
 #include "lock/uri.h"
+#include "lock/uri_tls.h"
 #include "lock/findings.h"
 #include "validity.h"
 
@@ -586,7 +587,7 @@ static int check_count(const struct uri *uri, struct error *err)
 static int read_uri(struct redis_client *client, const struct uri *uri, struct error *err)
 {
 	static const char *const known[] = {
-		"prefix", "node-timeout", "tls", REDIS_TLS_PARAMS, URI_COMMON_PARAMS, NULL
+		"prefix", "node-timeout", "tls", URI_TLS_PARAMS, URI_COMMON_PARAMS, NULL
 	};
 	const char *prefix = uri_param(uri, "prefix");
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * A session of OpenSSL: the files that a URI names, the handshake, and messages for what fails.
- * ../tls.h describes the module.
+ * base/tls.h describes the module.
  */
-#include "backends/redis/tls.h"
+#include "base/tls.h"
 
 #include <errno.h>
 #include <openssl/err.h>
@@ -23,9 +23,9 @@
 #include "base/net.h"
 #include "base/version.h"
 
-struct redis_tls_session {
+struct tls_session {
 	SSL *ssl;
-	const struct redis_tls *tls;	/* the address owns it, and host */
+	const struct tls_params *tls;	/* the address owns it, and host */
 	const char *host;	/* the name that the certificate must have */
 	bool broken;		/* nothing may be sent any more, not even the end */
 };
@@ -58,7 +58,7 @@ static const char *get_reason(void)
 	return text ? text : "no reason given";
 }
 
-static int set_trust(SSL_CTX *context, const struct redis_tls *tls, struct error *err)
+static int set_trust(SSL_CTX *context, const struct tls_params *tls, struct error *err)
 {
 	bool is_directory = false;
 
@@ -80,7 +80,7 @@ static int set_trust(SSL_CTX *context, const struct redis_tls *tls, struct error
 			 tls->ca, get_reason());
 }
 
-static int show_certificate(SSL_CTX *context, const struct redis_tls *tls, struct error *err)
+static int show_certificate(SSL_CTX *context, const struct tls_params *tls, struct error *err)
 {
 	static char no_passphrase[] = "";
 
@@ -100,7 +100,7 @@ static int show_certificate(SSL_CTX *context, const struct redis_tls *tls, struc
 			 "passphrase (%s)", tls->key, get_reason());
 }
 
-static SSL_CTX *read_files(const struct redis_tls *tls, struct error *err)
+static SSL_CTX *read_files(const struct tls_params *tls, struct error *err)
 {
 	SSL_CTX *context;
 
@@ -127,7 +127,7 @@ static SSL_CTX *read_files(const struct redis_tls *tls, struct error *err)
  * Reading the authorities of the system takes some 30 ms, so connections to several servers at once
  * share one context. A process has one URI.
  */
-static SSL_CTX *get_context(const struct redis_tls *tls, struct error *err)
+static SSL_CTX *get_context(const struct tls_params *tls, struct error *err)
 {
 	static SSL_CTX *last;
 	static int64_t read_ms;
@@ -142,7 +142,7 @@ static SSL_CTX *get_context(const struct redis_tls *tls, struct error *err)
 
 /* ---- messages */
 
-static void explain_verification(const struct redis_tls_session *session, long result,
+static void explain_verification(const struct tls_session *session, long result,
 				 struct error *err)
 {
 	if (result == X509_V_ERR_HOSTNAME_MISMATCH || result == X509_V_ERR_IP_ADDRESS_MISMATCH)
@@ -159,7 +159,7 @@ static void explain_verification(const struct redis_tls_session *session, long r
  * Set *err after OpenSSL has failed in this session. A server that refuses the handshake sends an
  * alert before it closes the connection (RFC 8446, 6.2). Most often that is about our certificate.
  */
-static void explain_failure(const struct redis_tls_session *session, struct error *err)
+static void explain_failure(const struct tls_session *session, struct error *err)
 {
 	const long verified = SSL_get_verify_result(session->ssl);
 	const unsigned long code = ERR_peek_error();
@@ -167,8 +167,8 @@ static void explain_failure(const struct redis_tls_session *session, struct erro
 
 	/* The first bytes of another protocol. */
 	if (reason == SSL_R_WRONG_VERSION_NUMBER)
-		error_set(err, ERROR_UNAVAILABLE, 0,
-			  "the server does not speak TLS (" REDIS_TLS_HINT ")");
+		error_set(err, ERROR_UNAVAILABLE, 0, "the server does not speak TLS (%s)",
+			  session->tls->hint);
 	else if (reason == SSL_R_CERTIFICATE_VERIFY_FAILED && verified != X509_V_OK)
 		explain_verification(session, verified, err);
 	else if (ERR_GET_LIB(code) != ERR_LIB_SSL || alert <= 0 || alert == SSL_AD_INTERNAL_ERROR)
@@ -208,7 +208,7 @@ static bool expect_host(SSL *ssl, const char *host, bool verify)
 	return !verify || SSL_set1_host(ssl, name) == 1;
 }
 
-static void tls_close(struct redis_tls_session *session)
+static void tls_close(struct tls_session *session)
 {
 	ERR_clear_error();
 	if (session->ssl && !session->broken && SSL_is_init_finished(session->ssl))
@@ -217,10 +217,10 @@ static void tls_close(struct redis_tls_session *session)
 	free(session);
 }
 
-static struct redis_tls_session *tls_open(int fd, const struct redis_tls *tls, const char *host,
+static struct tls_session *tls_open(int fd, const struct tls_params *tls, const char *host,
 					  struct error *err)
 {
-	struct redis_tls_session *session = memory_new(1, sizeof(*session));
+	struct tls_session *session = memory_new(1, sizeof(*session));
 	SSL_CTX *context = get_context(tls, err);
 
 	/* OpenSSL uses write(), which raises it when the server is gone. */
@@ -245,7 +245,7 @@ fail:
 /* ---- moving */
 
 /* Handle a failed call of OpenSSL. Returns 0 with *wanted, or -1 and sets *err. */
-static int handle_failure(struct redis_tls_session *session, int result, short *wanted,
+static int handle_failure(struct tls_session *session, int result, short *wanted,
 			  struct error *err)
 {
 	const int failure = errno;
@@ -272,7 +272,7 @@ static int handle_failure(struct redis_tls_session *session, int result, short *
 	return -1;
 }
 
-static int tls_handshake(struct redis_tls_session *session, short *wanted, struct error *err)
+static int tls_handshake(struct tls_session *session, short *wanted, struct error *err)
 {
 	int result;
 
@@ -281,7 +281,7 @@ static int tls_handshake(struct redis_tls_session *session, short *wanted, struc
 	return result == 1 ? 1 : handle_failure(session, result, wanted, err);
 }
 
-static ssize_t tls_read(struct redis_tls_session *session, void *data, size_t size, short *wanted,
+static ssize_t tls_read(struct tls_session *session, void *data, size_t size, short *wanted,
 			struct error *err)
 {
 	int result;
@@ -295,7 +295,7 @@ static ssize_t tls_read(struct redis_tls_session *session, void *data, size_t si
  * Read the alert of a server after sending has failed. In TLS 1.3 the handshake is over before the
  * server has checked our certificate. A server that rejects it sends an alert and closes.
  */
-static void read_alert(struct redis_tls_session *session, struct error *err)
+static void read_alert(struct tls_session *session, struct error *err)
 {
 	struct error last = { 0 };
 	short ignored;
@@ -305,7 +305,7 @@ static void read_alert(struct redis_tls_session *session, struct error *err)
 		*err = last;
 }
 
-static ssize_t tls_write(struct redis_tls_session *session, const void *data, size_t size,
+static ssize_t tls_write(struct tls_session *session, const void *data, size_t size,
 			 short *wanted, struct error *err)
 {
 	int result, state;
@@ -325,7 +325,7 @@ static const char *describe_library(void)
 	return OpenSSL_version(OPENSSL_VERSION);
 }
 
-const struct redis_tls_module dlock_module = {
+const struct tls_module dlock_module = {
 	.module = { DLOCK_VERSION, describe_library },
 	.open = tls_open,
 	.handshake = tls_handshake,

@@ -2,7 +2,7 @@
 /*
  * TLS over a socket that does not block. The code is in a module of its own, dlock-tls.so, because
  * OpenSSL takes longer to load than a whole run without TLS takes. The module has no part in
- * Redis's protocol, waits and deadlines: its caller polls.
+ * protocols, waits and deadlines: its caller polls.
  *
  *	open()			once there is a socket, which may still be connecting
  *	handshake()		until it returns 1
@@ -18,27 +18,25 @@
 #include "base/module.h"
 
 struct error;
-struct redis_tls_session;
-
-/* For messages about a server that has TLS where the URI has none, or the other way round. */
-#define REDIS_TLS_HINT "TLS is chosen by rediss: or ?tls=yes, and for sentinels by ?sentinel-tls="
+struct tls_session;
 
 /* Parameters of TLS, which point into the URI. */
-struct redis_tls {
+struct tls_params {
 	const char *ca;		/* file or directory of authorities; NULL: those of the system */
 	const char *cert;	/* file with our own certificate; NULL: we have none */
 	const char *key;	/* file with its key */
 	const char *name;	/* the name that the certificate must have; NULL: the host */
 	bool insecure;		/* verify nothing */
+	const char *hint;	/* how a URI chooses TLS, for messages; without a '.' */
 };
 
-struct redis_tls_module {
+struct tls_module {
 	struct module module;
 	/*
 	 * Read the files that tls names. The certificate must be for host, unless tls names another
 	 * one. Transfers no bytes. Returns NULL and sets *err on failure.
 	 */
-	struct redis_tls_session *(*open)(int fd, const struct redis_tls *tls, const char *host,
+	struct tls_session *(*open)(int fd, const struct tls_params *tls, const char *host,
 					  struct error *err);
 	/*
 	 * These three return 0 to poll for *wanted (POLLIN or POLLOUT, whatever the direction of
@@ -46,11 +44,11 @@ struct redis_tls_module {
 	 * handshake() returns 1 when it is over and the server is verified; the others return the
 	 * number of bytes.
 	 */
-	int (*handshake)(struct redis_tls_session *session, short *wanted, struct error *err);
-	ssize_t (*read)(struct redis_tls_session *session, void *data, size_t size, short *wanted,
+	int (*handshake)(struct tls_session *session, short *wanted, struct error *err);
+	ssize_t (*read)(struct tls_session *session, void *data, size_t size, short *wanted,
 			struct error *err);
-	ssize_t (*write)(struct redis_tls_session *session, const void *data, size_t size,
+	ssize_t (*write)(struct tls_session *session, const void *data, size_t size,
 			 short *wanted, struct error *err);
 	/* Send the end of the session, if this can be sent at once. */
-	void (*close)(struct redis_tls_session *session);
+	void (*close)(struct tls_session *session);
 };
