@@ -17,8 +17,8 @@
 # The rules for tests are in tests/rules.mk.
 #
 # V=1 shows commands. SANITIZE=address,undefined builds with sanitizers, into a
-# directory of its own. WITH_REDIS=no, WITH_ZOOKEEPER=no, WITH_MYSQL=no leave a backend out,
-# WITH_TLS=no what rediss: and ?tls=yes need. SHARED=yes links shared libraries only, and no
+# directory of its own. WITH_REDIS=no, WITH_ZOOKEEPER=no, WITH_MYSQL=no, WITH_ETCD=no leave a backend out,
+# WITH_TLS=no what rediss:, etcds: and ?tls=yes need. SHARED=yes links shared libraries only, and no
 # archives. What depends on these, on CFLAGS or on a directory is made again when they change.
 
 PREFIX ?= /usr/local
@@ -37,6 +37,7 @@ WITH_REDIS ?= yes
 WITH_TLS ?= yes
 WITH_ZOOKEEPER ?= yes
 WITH_MYSQL ?= yes
+WITH_ETCD ?= yes
 SHARED ?= no
 FUZZ_SECONDS ?= 60
 FUZZ_CC ?= clang
@@ -96,7 +97,7 @@ else
 ALL_CPPFLAGS += -DWITHOUT_REDIS
 endif
 # OpenSSL as a shared object, so that its updates reach dlock without a build.
-ifeq ($(WITH_REDIS)$(WITH_TLS),yesyes)
+ifneq ($(and $(filter yes,$(WITH_TLS)),$(filter yes,$(WITH_REDIS) $(WITH_ETCD))),)
 MODULES += $(BUILD)/dlock-tls.so
 TLS_CFLAGS := $(shell $(PKG_CONFIG) --cflags openssl 2>/dev/null)
 TLS_LIBS := $(or $(shell $(PKG_CONFIG) --libs openssl 2>/dev/null),-lssl -lcrypto)
@@ -136,8 +137,21 @@ else
 ALL_CPPFLAGS += -DWITHOUT_ZOOKEEPER
 endif
 
+# A parser of HTTP: llhttp, which Debian has since 13, or http_parser before.
+ifeq ($(WITH_ETCD),yes)
+MODULES += $(BUILD)/dlock-etcd.so
+ETCD_CFLAGS := $(shell $(PKG_CONFIG) --cflags json-c 2>/dev/null)
+LLHTTP := $(shell $(PKG_CONFIG) --exists libllhttp 2>/dev/null && echo yes)
+ETCD_CFLAGS += $(if $(LLHTTP),-DWITH_LLHTTP $(shell $(PKG_CONFIG) --cflags libllhttp))
+ETCD_LIBS := $(or $(call have_archive,libjson-c.a),-ljson-c) $(if $(LLHTTP),$(or \
+	$(call have_archive,libllhttp.a),-lllhttp),$(or $(call have_archive,libhttp_parser.a),-lhttp_parser))
+else
+ALL_CPPFLAGS += -DWITHOUT_ETCD
+endif
+
 # What tests/packages knows of.
 PACKAGES := compiler $(if $(LIBS),redis) $(if $(TLS_LIBS),tls) $(if $(ZOOKEEPER_LIBS),zookeeper) \
+	$(if $(ETCD_LIBS),etcd) \
 	$(if $(filter yes,$(WITH_MYSQL)),mysql $(if $(filter yes,$(SHARED)),,archives))
 
 obj = $(patsubst %.c,$(BUILD)/%.o,$(1))
@@ -151,6 +165,7 @@ REDIS_OBJ := $(call obj,$(REDIS_SRC)) $(BUILD)/gen/redis_scripts.o
 endif
 TLS_SRC := $(wildcard src/backends/tls/*.c)
 ZOOKEEPER_SRC := $(wildcard src/backends/zookeeper/*.c)
+ETCD_SRC := $(wildcard src/backends/http/*.c src/backends/etcd/*.c)
 MYSQL_SRC := $(wildcard src/backends/mysql/*.c)
 MYSQL_SQL := $(wildcard src/backends/mysql/sql/*.sql)
 .PHONY: all demo html install uninstall clean dist deb rpm release FORCE
@@ -174,8 +189,8 @@ define keep
 endef
 
 # What the compiler and the linker are told.
-compile_FLAGS := $(CC) $(ALL_CPPFLAGS) $(ALL_CFLAGS) $(HIREDIS_CFLAGS) $(TLS_CFLAGS) $(MYSQL_CFLAGS)
-link_FLAGS := $(CC) $(ALL_CFLAGS) $(ALL_LDFLAGS) $(LIBS) $(TLS_LIBS) $(MYSQL_LIBS) $(ZOOKEEPER_LIBS)
+compile_FLAGS := $(CC) $(ALL_CPPFLAGS) $(ALL_CFLAGS) $(HIREDIS_CFLAGS) $(TLS_CFLAGS) $(MYSQL_CFLAGS) $(ETCD_CFLAGS)
+link_FLAGS := $(CC) $(ALL_CFLAGS) $(ALL_LDFLAGS) $(LIBS) $(TLS_LIBS) $(MYSQL_LIBS) $(ZOOKEEPER_LIBS) $(ETCD_LIBS)
 $(BUILD)/%.flags: FORCE
 	$(call keep,$($*_FLAGS))
 compiled = $(BUILD)/compile.flags | $(BUILD)/packages
@@ -212,6 +227,11 @@ $(BUILD)/dlock-zookeeper.so: $(call obj,$(ZOOKEEPER_SRC)) $(BUILD)/link.flags
 	$(call say,LD,$@) $(CC) $(ALL_CFLAGS) $(ALL_LDFLAGS) -shared -o $@ $(linked) $(ZOOKEEPER_LIBS) \
 		-lpthread -lm -Wl,--exclude-libs,ALL
 
+$(call obj,$(ETCD_SRC)): ALL_CFLAGS += $(ETCD_CFLAGS)
+$(BUILD)/dlock-etcd.so: $(call obj,$(ETCD_SRC)) src/backends/module.map $(BUILD)/link.flags
+	$(call say,LD,$@) $(CC) $(ALL_CFLAGS) $(ALL_LDFLAGS) -shared -o $@ $(linked) $(ETCD_LIBS) \
+		-Wl,--version-script=src/backends/module.map
+
 # One file for every machine. Each module is an object with its library, of which only the table is
 # visible: libraries have equal names. No PIE, because to relocate the tables of OpenSSL takes a
 # tenth of a run. What the libraries demand of those who pass them on is in the file beside it.
@@ -223,6 +243,9 @@ static: $(BUILD)/dlock-static $(BUILD)/dlock-static.LICENSES
 $(BUILD)/static/tls.o: $(call obj,$(TLS_SRC))
 $(BUILD)/static/zookeeper.o: $(call obj,$(ZOOKEEPER_SRC))
 $(BUILD)/static/zookeeper.o: LIBRARY = $(call archive,libzookeeper_mt.a)
+$(BUILD)/static/etcd.o: $(call obj,$(ETCD_SRC))
+$(BUILD)/static/etcd.o: LIBRARY = $(call archive,libjson-c.a) $(if $(LLHTTP),$(call \
+	archive,libllhttp.a),$(call archive,libhttp_parser.a))
 $(BUILD)/static/mysql.o: $(call obj,$(MYSQL_SRC)) $(BUILD)/gen/mysql_texts.o
 $(BUILD)/static/mysql.o: LIBRARY = $(call archive,libmariadb.a)
 $(LINKED:%=$(BUILD)/static/%.o): $(BUILD)/link.flags

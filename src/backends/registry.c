@@ -25,6 +25,11 @@ const char *redis_library(void);
 #else
 #define ZOOKEEPER .module = "zookeeper"
 #endif
+#ifdef WITHOUT_ETCD
+#define ETCD .module = NULL
+#else
+#define ETCD .module = "etcd"
+#endif
 #ifdef WITHOUT_MYSQL
 #define MYSQL .module = NULL
 #else
@@ -46,6 +51,8 @@ const struct backend_driver backend_drivers[] = {
 	{ "redlock", "a majority of several Redis or Valkey servers", 6379, REDLOCK },
 	{ "zookeeper", "a ZooKeeper server or ensemble", 2181, ZOOKEEPER },
 	{ "zk", .alias_of = "zookeeper" },
+	{ "etcd", "an etcd cluster", 2379, ETCD },
+	{ "etcds", "the same, with TLS", 2379, ETCD },
 	{ "mysql", "a MySQL or MariaDB server", 3306, MYSQL },
 	{ "mariadb", .alias_of = "mysql" },
 	{ .scheme = NULL },

@@ -308,6 +308,22 @@ int64_t hold_watch_late(struct hold_late *late, const char *id)
 	return now - late->since_ms >= HOLD_LATE_MS ? 0 : late->since_ms + HOLD_LATE_MS;
 }
 
+static enum hold_mode mode_at(const enum hold_mode *modes, size_t size, ptrdiff_t i)
+{
+	return *(const enum hold_mode *)((const char *)modes + (size_t)i * size);
+}
+
+ptrdiff_t hold_blocker(const enum hold_mode *modes, size_t size, ptrdiff_t i, int slots)
+{
+	const enum hold_mode mode = mode_at(modes, size, i);
+	ptrdiff_t j = i - 1;
+
+	/* Shared holds are together, and so are slots as long as there are not too many. */
+	while (mode != HOLD_EXCLUSIVE && j >= 0 && mode_at(modes, size, j) == mode)
+		j--;
+	return j < 0 && mode == HOLD_SLOT && i >= slots ? i - 1 : j;
+}
+
 /* ---- modes ---- */
 
 const char *hold_mode_text(enum hold_mode mode, int slots, char buf[static TEXT_DIGITS_SIZE])

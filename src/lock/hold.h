@@ -108,6 +108,13 @@ struct hold_late {
  */
 int64_t hold_watch_late(struct hold_late *late, const char *id);
 
+/*
+ * For a queue whose entries hold by their order and modes alone. modes is the mode of the first of
+ * the entries, which are size bytes apart; slots is the number that entry i asks for. Returns the
+ * nearest entry before entry i that keeps it from holding; -1: it holds.
+ */
+ptrdiff_t hold_blocker(const enum hold_mode *modes, size_t size, ptrdiff_t i, int slots);
+
 /* ---- modes ---- */
 
 /*

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/text.h"
+#include "lock/hold.h"
 #include "lock/uri.h"
 
 /* ---- directories ---- */
@@ -221,13 +222,7 @@ bool zk_entries_sort(struct zk_entry *entries, size_t count)
 
 ptrdiff_t zk_entries_blocker(const struct zk_entry *entries, ptrdiff_t i)
 {
-	const struct zk_entry *entry = &entries[i];
-	ptrdiff_t j = i - 1;
-
-	/* Shared holds are together, and so are slots as long as there are not too many. */
-	while (entry->mode != HOLD_EXCLUSIVE && j >= 0 && entries[j].mode == entry->mode)
-		j--;
-	return j < 0 && entry->mode == HOLD_SLOT && i >= entry->slots ? i - 1 : j;
+	return hold_blocker(&entries[0].mode, sizeof(*entries), i, entries[i].slots);
 }
 
 ptrdiff_t zk_entries_watched(const struct zk_entry *entries, ptrdiff_t i, ptrdiff_t blocker)

@@ -1,0 +1,307 @@
+/* SPDX-License-Identifier: MIT */
+/* Requests to the members of the cluster: connecting, logging in, and what their errors mean. */
+#include <errno.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/memory.h"
+#include "base/net.h"
+#include "base/text.h"
+#include "etcd.h"
+
+#define ETCD_PORT 2379
+/* Before the members are asked again that have all answered, as without a leader. */
+#define PAUSE_MS 100
+
+void etcd_begin(struct etcd_backend *etcd)
+{
+	etcd->base.resent = false;
+	etcd->deadline_ms = clock_boot_ms() + etcd->base.timeout_ms;
+	if (!http_is_open(&etcd->main))
+		etcd->deadline_ms += etcd->base.connect_timeout_ms;
+}
+
+static const char *get_authority(const struct etcd_backend *etcd, char text[static URI_HOST_SIZE])
+{
+	const struct uri_host *host = &etcd->hosts[etcd->at];
+
+	return uri_host_text(host->name, host->port ? host->port : ETCD_PORT, text, URI_HOST_SIZE);
+}
+
+void etcd_use_member(struct etcd_backend *etcd, size_t at)
+{
+	char text[URI_HOST_SIZE];
+
+	etcd->at = at;
+	snprintf(etcd->label, sizeof(etcd->label), "etcd %s", get_authority(etcd, text));
+}
+
+/* ---- replies ---- */
+
+/* What the server says and users meet, and what to do about it. */
+static const struct refusal {
+	const char *text;
+	enum error_kind kind;
+	const char *advice;
+} refusals[] = {
+	{ "permission denied", ERROR_REFUSED,
+	  "the user's role lacks a permission; dlock-etcd(7) lists those needed" },
+	{ "user name is empty", ERROR_REFUSED,
+	  "the server wants a user and a password: etcd://USER:PASSWORD@HOST" },
+	{ "invalid user ID or password", ERROR_REFUSED, "wrong user or password" },
+	{ "authentication is not enabled", ERROR_REFUSED,
+	  "the server has no users, but the URI has one" },
+	{ "space exceeded", ERROR_UNAVAILABLE,
+	  "its database is full: compact and defragment it, then disarm the alarm NOSPACE" },
+	{ "too many requests", ERROR_UNAVAILABLE, "the server has too much to do" },
+	{ "not supported for learner", ERROR_UNAVAILABLE, "this member is a learner" },
+	{ "no leader", ERROR_UNAVAILABLE, "this member has no leader" },
+	{ "HTTP request to an HTTPS server", ERROR_REFUSED,
+	  "the server requires TLS (use etcds: or ?tls=yes)" },
+};
+
+/* Codes of gRPC by which the same request may succeed later, or at another member. */
+static bool is_temporary(int code)
+{
+	enum { CANCELLED = 1, UNKNOWN = 2, DEADLINE = 4, EXHAUSTED = 8, ABORTED = 10, INTERNAL = 13,
+	       UNAVAILABLE = 14 };
+
+	return code == CANCELLED || code == UNKNOWN || code == DEADLINE || code == EXHAUSTED ||
+	       code == ABORTED || code == INTERNAL || code == UNAVAILABLE;
+}
+
+/* Set *err to the meaning of an error reply. Returns -1. */
+static int refuse(const struct etcd_backend *etcd, const char *text, struct error *err)
+{
+	char shown[160];
+
+	text_clean(text, strlen(text), shown, sizeof(shown));
+	for (size_t i = 0; i < sizeof(refusals) / sizeof(refusals[0]); i++)
+		if (strstr(text, refusals[i].text))
+			return error_set(err, refusals[i].kind, 0, "%s: %s (%s)", etcd->label,
+					 refusals[i].advice, shown);
+	return error_set(err, is_temporary((int)etcd->code) ? ERROR_UNAVAILABLE : ERROR_REFUSED, 0,
+			 "%s: %s", etcd->label, shown);
+}
+
+/* Read the code and the text of an error, in the forms of unary replies and of streams. */
+static int refuse_reply(struct etcd_backend *etcd, struct error *err)
+{
+	struct json_object *error = etcd_get(etcd->reply, "error");
+	const char *text = etcd_text(etcd->reply, "message");
+	int64_t code = etcd_number(etcd->reply, "code");
+
+	if (json_object_is_type(error, json_type_object)) {
+		text = etcd_text(error, "message");
+		code = etcd_number(error, "grpc_code");
+		if (!code)
+			code = etcd_number(error, "code");
+	}
+	etcd->code = code > 0 && code <= ETCD_NO_LOGIN ? (enum etcd_code)code : ETCD_UNIMPLEMENTED;
+	return refuse(etcd, *text ? text : etcd_text(etcd->reply, "error"), err);
+}
+
+/* Read the reply to the request that is complete. */
+static int read_reply(struct etcd_backend *etcd, struct error *err)
+{
+	const int status = http_status(&etcd->main);
+	struct json_object *header;
+
+	json_object_put(etcd->reply);
+	etcd->reply = json_tokener_parse(etcd->main.body);
+	etcd->code = ETCD_OK;
+	if (!json_object_is_type(etcd->reply, json_type_object)) {
+		etcd->code = ETCD_UNIMPLEMENTED;
+		if (status == 400)
+			return refuse(etcd, etcd->main.body, err);
+		return error_set(err, status >= 500 ? ERROR_UNAVAILABLE : ERROR_REFUSED, 0,
+				 "%s: unexpected reply with status %d: it is no etcd 3.4 or newer "
+				 "that serves /v3/", etcd->label, status);
+	}
+	if (status != 200 || etcd_get(etcd->reply, "error"))
+		return refuse_reply(etcd, err);
+	header = etcd_get(etcd->reply, "header");
+	if (!header)
+		header = etcd_get(etcd->reply, "result.header");
+	etcd->term = (uint64_t)etcd_number(header, "raft_term");
+	etcd->revision = (uint64_t)etcd_number(header, "revision");
+	return 0;
+}
+
+/* ---- one member ---- */
+
+static int connect_member(struct etcd_backend *etcd, int64_t limit_ms, struct error *err)
+{
+	const struct uri_host *host = &etcd->hosts[etcd->at];
+	int fd;
+
+	limit_ms = clock_earlier(limit_ms, clock_boot_ms() + etcd->base.connect_timeout_ms);
+	fd = net_connect(host->name, host->port ? host->port : ETCD_PORT, limit_ms,
+			 etcd->base.cancel_fd, err);
+	if (fd < 0)
+		return error_prefix(err, "%s", etcd->label);
+	http_begin(&etcd->main, fd, etcd->encrypted ? &etcd->tls : NULL, host->name);
+	return 0;
+}
+
+/* Send one request over the connection, and read the reply. */
+static int exchange(struct etcd_backend *etcd, const char *path, const char *json,
+		    int64_t limit_ms, struct error *err)
+{
+	char authority[URI_HOST_SIZE];
+
+	http_post(&etcd->main, get_authority(etcd, authority), path, etcd->auth, json,
+		  ETCD_MOST_BYTES);
+	if (http_call(&etcd->main, limit_ms, etcd->base.cancel_fd, err))
+		return error_prefix(err, "%s", etcd->label);
+	return read_reply(etcd, err);
+}
+
+/* Get a token for the user of the URI, unless there is one. */
+static int log_in(struct etcd_backend *etcd, int64_t limit_ms, struct error *err)
+{
+	char *renewed, *json;
+	struct json_object *login;
+	int failed;
+
+	if (!etcd->user || etcd->auth)
+		return 0;
+	renewed = uri_renew_password(etcd->password_file);
+	login = json_object_new_object();
+	json_object_object_add(login, "name", json_object_new_string(etcd->user));
+	json_object_object_add(login, "password",
+			       json_object_new_string(renewed ? renewed : etcd->password));
+	json = memory_copy(json_object_to_json_string(login));
+	json_object_put(login);
+	memory_free_secret(renewed);
+	failed = exchange(etcd, "/v3/auth/authenticate", json, limit_ms, err);
+	memory_free_secret(json);
+	if (!failed)
+		etcd->auth = memory_copy(etcd_text(etcd->reply, "token"));
+	return failed;
+}
+
+/* The server has forgotten our token, as after a restart, or users were changed since. */
+static bool is_stale_login(const struct etcd_backend *etcd, const struct error *err)
+{
+	return etcd->auth && (etcd->code == ETCD_NO_LOGIN || strstr(err->message, "auth store is old"));
+}
+
+/* Ask the member in use until limit_ms. path NULL: only connect and log in. */
+static int ask_member(struct etcd_backend *etcd, const char *path, const char *json,
+		      int64_t limit_ms, struct error *err)
+{
+	int failed = 0;
+
+	if (!http_is_open(&etcd->main) || !etcd->main.reusable)
+		http_close(&etcd->main);
+	if (!http_is_open(&etcd->main))
+		failed = connect_member(etcd, limit_ms, err);
+	if (!failed)
+		failed = log_in(etcd, limit_ms, err);
+	if (failed || !path)
+		return failed;
+	failed = exchange(etcd, path, json, limit_ms, err);
+	if (!failed || !is_stale_login(etcd, err))
+		return failed;
+	memory_free_secret(etcd->auth);
+	etcd->auth = NULL;
+	return log_in(etcd, limit_ms, err) || exchange(etcd, path, json, limit_ms, err) ? -1 : 0;
+}
+
+/* ---- all members ---- */
+
+/* Ask the members, each with a share of the time. Returns 0, or -1 with the error of the last. */
+static int ask_members(struct etcd_backend *etcd, const char *path, const char *json,
+		       struct error *err)
+{
+	size_t left = etcd->host_count;
+	bool answered = false, idle;
+	struct error waited = { 0 };
+	int64_t now;
+
+	for (;;) {
+		now = clock_boot_ms();
+		idle = http_is_open(&etcd->main);
+		etcd->code = ETCD_OK;
+		if (!ask_member(etcd, path, json, now + (etcd->deadline_ms - now) / (int64_t)left,
+				err))
+			return 0;
+		if (err->kind != ERROR_UNAVAILABLE && etcd->code != ETCD_OK)
+			return -1;
+		answered |= etcd->code != ETCD_OK;
+		/* The server may have closed a connection that was idle. */
+		idle = idle && etcd->code == ETCD_OK && !etcd->main.answered &&
+		       err->errnum != ETIMEDOUT;
+		etcd->base.resent |= http_is_open(&etcd->main) && !etcd->main.unsent;
+		http_close(&etcd->main);
+		if (err->kind != ERROR_UNAVAILABLE)
+			return -1;
+		if (idle)
+			continue;
+		etcd_use_member(etcd, (etcd->at + 1) % etcd->host_count);
+		if (--left)
+			continue;
+		if (!answered || clock_boot_ms() + PAUSE_MS >= etcd->deadline_ms)
+			return -1;
+		net_wait(-1, 0, clock_boot_ms() + PAUSE_MS, etcd->base.cancel_fd, &waited);
+		if (waited.kind == ERROR_CANCELLED) {
+			*err = waited;
+			return -1;
+		}
+		left = etcd->host_count;
+		answered = false;
+	}
+}
+
+int etcd_connect(struct etcd_backend *etcd, struct error *err)
+{
+	return ask_members(etcd, NULL, NULL, err);
+}
+
+int etcd_call(struct etcd_backend *etcd, const char *path, char *json, struct error *err)
+{
+	const int failed = ask_members(etcd, path, json, err);
+
+	free(json);
+	return failed;
+}
+
+/* ---- the watch ---- */
+
+void etcd_watch_close(struct etcd_backend *etcd)
+{
+	if (http_is_open(&etcd->watch))
+		epoll_ctl(etcd->set_fd, EPOLL_CTL_DEL, etcd->watch.stream.fd, NULL);
+	http_close(&etcd->watch);
+}
+
+void etcd_watch(struct etcd_backend *etcd, char *json)
+{
+	/* A connection that is being made reports its end as input, too. */
+	struct epoll_event events = { .events = EPOLLIN | EPOLLOUT };
+	struct sockaddr_storage address;
+	socklen_t length = sizeof(address);
+	char authority[URI_HOST_SIZE];
+	struct error ignored;
+	int fd = -1;
+
+	etcd_watch_close(etcd);
+	if (http_is_open(&etcd->main) &&
+	    !getpeername(etcd->main.stream.fd, (struct sockaddr *)&address, &length))
+		fd = net_connect_begin((struct sockaddr *)&address, length, &ignored);
+	if (fd >= 0) {
+		http_begin(&etcd->watch, fd, etcd->encrypted ? &etcd->tls : NULL,
+			   etcd->hosts[etcd->at].name);
+		http_post(&etcd->watch, get_authority(etcd, authority), "/v3/watch", etcd->auth, json,
+			  ETCD_MOST_EVENT);
+		epoll_ctl(etcd->set_fd, EPOLL_CTL_ADD, fd, &events);
+	}
+	free(json);
+}

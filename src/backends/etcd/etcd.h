@@ -1,0 +1,204 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The object of the etcd backend: the members of the cluster, the connections to one of them, and
+ * this process's one entry in the queue. backend.c explains how the backend works.
+ *
+ * Functions that return int return 0, or -1 and set *err, unless their comment has more.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include <json-c/json.h>
+
+#include "backends/http/http.h"
+#include "lock/backend.h"
+#include "lock/uri.h"
+
+/* Codes of errors in gRPC, which the gateway adds to its replies. */
+enum etcd_code {
+	ETCD_OK = 0,
+	ETCD_NOT_FOUND = 5,		/* the lease is unknown */
+	ETCD_NO_PERMISSION = 7,
+	ETCD_EXISTS = 9,		/* the lease, or another condition is not met */
+	ETCD_UNIMPLEMENTED = 12,
+	ETCD_NO_LOGIN = 16,
+};
+
+#define ETCD_HEX_SIZE 17
+
+/* An entry of the queue: a key below the lock's directory, which is attached to a lease. */
+struct etcd_entry {
+	enum hold_mode mode;
+	int slots;			/* HOLD_SLOT */
+	char id[ETCD_HEX_SIZE];		/* the last part of the key */
+	uint64_t created;		/* create_revision: its position, and its fence */
+	int64_t lease;
+	bool foreign;			/* not written by dlock */
+	int64_t taken_ms;		/* when it began to hold or to wait, since the epoch */
+	char *text;			/* the holder record, or the value of a foreign one */
+};
+
+struct etcd_queue {
+	struct etcd_entry *entries;	/* in their order */
+	ptrdiff_t count;
+	struct name_list ignored;	/* keys there that are no entries */
+};
+
+/* The entry of this process. */
+struct etcd_own {
+	char id[ETCD_HEX_SIZE];		/* the lease that token names, in hex; "": none yet */
+	char *key;			/* these three in base64 */
+	char *first, *end;		/* the range of the lock's directory */
+	uint64_t created;		/* 0: it is not known that there is an entry */
+	bool held;			/* acquire() has returned HELD, or the entry was found */
+	int64_t lease;			/* that the entry is attached to; 0: not granted */
+	int64_t asked_s;		/* its TTL, as asked for; 0: not known */
+	int64_t granted_s;		/* its TTL, as granted */
+	int64_t sent_ms;		/* CLOCK_BOOTTIME before the lease was extended last */
+	uint64_t sent_term;		/* see etcd_is_proven(); 0: that needs no proof */
+	enum hold_mode mode;
+	int slots;
+	int64_t taken_ms;
+	char *text;			/* the stored holder record */
+
+	/* the watch, if it is open */
+	char watched[ETCD_HEX_SIZE];	/* of the entry that blocks ours; "": none */
+	bool counts;			/* it watches all entries, of which */
+	ptrdiff_t before;		/* so many are before ours */
+	uint64_t seen;			/* the revision that before is of */
+	size_t member;			/* of the watch */
+	int64_t begun_ms;		/* CLOCK_BOOTTIME of the last watch */
+	bool woken;			/* an entry has ended since the last try */
+};
+
+struct etcd_backend {
+	struct backend base;
+	const struct uri_host *hosts;
+	size_t host_count, at;		/* the member in use */
+	bool encrypted;
+	struct tls_params tls;
+	const char *user, *password, *password_file;
+	char *prefix;			/* of the keys: "" or "locks/" */
+	char label[URI_HOST_SIZE + 8];	/* for messages: "etcd HOST:PORT" */
+	char *auth;			/* token of the login; NULL: none */
+	struct http_conn main, watch;
+	int set_fd;			/* epoll, with the watch */
+	int64_t deadline_ms;		/* of the operation */
+	/* Of the last reply: */
+	struct json_object *reply;
+	enum etcd_code code;		/* ETCD_OK: it is no error */
+	uint64_t term, revision;	/* of its header; 0: none yet */
+	struct etcd_own own;
+};
+
+static inline struct etcd_backend *etcd_from_backend(struct backend *backend)
+{
+	return (struct etcd_backend *)backend;
+}
+
+/* ---- client.c: requests ---- */
+
+/* Bounds of a reply, and of a line of a watch. */
+#define ETCD_MOST_BYTES (16 << 20)
+#define ETCD_MOST_EVENT (1 << 20)
+
+/* Begin an operation, whose requests end within the timeouts. */
+void etcd_begin(struct etcd_backend *etcd);
+
+/* Set the member to use and the label. */
+void etcd_use_member(struct etcd_backend *etcd, size_t at);
+
+/* Connect to a member, and log in. */
+int etcd_connect(struct etcd_backend *etcd, struct error *err);
+
+/*
+ * Send a request, whose body is json and is freed, and receive the reply. A member that does not
+ * answer, or is not fit, is followed by the next one. Each request may be repeated, and
+ * base.resent is set when one is. An error reply sets code.
+ */
+int etcd_call(struct etcd_backend *etcd, const char *path, char *json, struct error *err);
+
+/* Begin a watch of this body, which is freed, on the member in use. Returns at once. */
+void etcd_watch(struct etcd_backend *etcd, char *json);
+void etcd_watch_close(struct etcd_backend *etcd);
+
+/* ---- json.c: fields of requests and replies ---- */
+
+/* Return a member of an object, or NULL; a path as "header.revision". */
+struct json_object *etcd_get(struct json_object *object, const char *path);
+/* Return a number, which the gateway writes as a string; 0: there is none. */
+int64_t etcd_number(struct json_object *object, const char *path);
+/* Return a text, or "". */
+const char *etcd_text(struct json_object *object, const char *path);
+
+/* Return length bytes in base64, which the caller frees. */
+char *etcd_encode(const char *data, size_t length);
+/* Return the bytes with a NUL, which the caller frees; "" if the text is no base64. */
+char *etcd_decode(const char *text, size_t *length);
+
+/* ---- queue.c: the entries of a lock, and leases ---- */
+
+/* Name the lock and the entry of the request, unless that is done. token NULL or "": no entry. */
+void etcd_name(struct etcd_backend *etcd, const struct request *request);
+void etcd_forget(struct etcd_own *own);
+/* Set the holder record that etcd_put() stores to a copy of text. */
+void etcd_set_text(struct etcd_own *own, const char *text);
+
+/* Is this the last part of the key of a lock, a number in hex as Go prints it? */
+bool etcd_is_id(const char *text);
+
+/* Write the range request for all entries that were created until then; 0: for all. */
+char *etcd_range(const struct etcd_own *own, uint64_t until);
+/* Read the queue from the answer to a range request. */
+void etcd_queue_read(struct etcd_backend *etcd, struct json_object *range,
+		     struct etcd_queue *queue);
+/* Send a range request, and read the queue. */
+int etcd_queue_fetch(struct etcd_backend *etcd, uint64_t until, struct etcd_queue *queue,
+		     struct error *err);
+void etcd_queue_free(struct etcd_queue *queue);
+/* Return the index of our entry; -1: there is none. */
+ptrdiff_t etcd_queue_find(const struct etcd_queue *queue, const char *id);
+/* Return the index of the nearest entry that keeps entry i from holding; -1: it holds. */
+ptrdiff_t etcd_queue_blocker(const struct etcd_queue *queue, ptrdiff_t i);
+
+/* Return the lease that belongs to the token of an entry, and to purpose ("": the first one). */
+int64_t etcd_lease(const char *token, const char *purpose);
+/* Return the lease's TTL in seconds for ms. */
+int64_t etcd_seconds(int64_t ms);
+
+/*
+ * Grant a lease, or extend it if it was granted before. Returns 0; 1 if it has ended just now; or
+ * -1 and sets *err. This and the next function set own.sent_ms, sent_term and granted_s.
+ */
+int etcd_grant(struct etcd_backend *etcd, int64_t lease, int64_t ttl_s, struct error *err);
+/* Extend a lease. Sets *ttl_s to its TTL, 0 if the member knows no such lease. */
+int etcd_extend(struct etcd_backend *etcd, int64_t lease, int64_t *ttl_s, struct error *err);
+int etcd_revoke(struct etcd_backend *etcd, int64_t lease, struct error *err);
+
+/*
+ * Does the last reply, which needed a majority, prove that the lease was extended at own.sent_ms?
+ */
+bool etcd_is_proven(const struct etcd_backend *etcd);
+
+/*
+ * Write a transaction, which makes the change if key was created at that revision (0: does not
+ * exist), and in any case answers the range request read. Frees both.
+ */
+char *etcd_transaction(const char *key, uint64_t created, char *change, char *read);
+/* Return the answer to read. */
+struct json_object *etcd_last_range(const struct etcd_backend *etcd);
+/* Write the request to store our entry with own.text; lease 0: keep its lease. */
+char *etcd_put(const struct etcd_own *own, int64_t lease);
+
+/* ---- lock.c ---- */
+backend_grant_fn etcd_acquire, etcd_renew;
+backend_release_fn etcd_release;
+int64_t etcd_event(struct backend *backend);
+
+/* ---- show.c, check.c ---- */
+backend_show_fn etcd_show;
+backend_break_fn etcd_break;
+int etcd_setup(struct backend *backend, char **plan, struct error *err);
+int etcd_check(struct backend *backend, struct findings *findings, struct error *err);

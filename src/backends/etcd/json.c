@@ -1,0 +1,87 @@
+/* SPDX-License-Identifier: MIT */
+/* Fields of requests and replies. The gateway writes 64-bit numbers as text, and bytes in base64. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/memory.h"
+#include "etcd.h"
+
+struct json_object *etcd_get(struct json_object *object, const char *path)
+{
+	char name[32];
+	size_t length;
+
+	while (object && *path) {
+		length = strcspn(path, ".");
+		if (length >= sizeof(name) || !json_object_is_type(object, json_type_object))
+			return NULL;
+		memcpy(name, path, length);
+		name[length] = '\0';
+		object = json_object_object_get(object, name);
+		path += length + (path[length] == '.');
+	}
+	return object;
+}
+
+int64_t etcd_number(struct json_object *object, const char *path)
+{
+	struct json_object *value = etcd_get(object, path);
+
+	return json_object_is_type(value, json_type_string) ||
+			       json_object_is_type(value, json_type_int)
+		       ? json_object_get_int64(value)
+		       : 0;
+}
+
+const char *etcd_text(struct json_object *object, const char *path)
+{
+	struct json_object *value = etcd_get(object, path);
+
+	return json_object_is_type(value, json_type_string) ? json_object_get_string(value) : "";
+}
+
+static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+
+char *etcd_encode(const char *data, size_t length)
+{
+	char *text = memory_new(length / 3 + 1, 4 + 1), *out = text;
+	unsigned bits;
+
+	for (size_t i = 0; i < length; i += 3) {
+		bits = (unsigned)(unsigned char)data[i] << 16;
+		bits |= i + 1 < length ? (unsigned)(unsigned char)data[i + 1] << 8 : 0;
+		bits |= i + 2 < length ? (unsigned char)data[i + 2] : 0;
+		*out++ = digits[bits >> 18];
+		*out++ = digits[bits >> 12 & 63];
+		*out++ = digits[bits >> 6 & 63];
+		*out++ = digits[bits & 63];
+	}
+	/* A byte that is not there leaves a digit out. */
+	for (size_t missing = (3 - length % 3) % 3; missing; missing--)
+		out[-(ptrdiff_t)missing] = '=';
+	*out = '\0';
+	return text;
+}
+
+char *etcd_decode(const char *text, size_t *length)
+{
+	char *data = memory_new(strlen(text) / 4 + 1, 3 + 1);
+	const char *digit;
+	unsigned bits = 0;
+	size_t count = 0;
+
+	*length = 0;
+	for (; *text && *text != '='; text++) {
+		digit = strchr(digits, *text);
+		if (!digit) {
+			*length = 0;
+			break;
+		}
+		bits = bits << 6 | (unsigned)(digit - digits);
+		/* Each digit but the first of four completes a byte. */
+		if (++count % 4 != 1)
+			data[(*length)++] = (char)(bits >> (8 - 2 * (count % 4)) % 8);
+	}
+	data[*length] = '\0';
+	return data;
+}

@@ -1,0 +1,172 @@
+/* SPDX-License-Identifier: MIT */
+/* Showing holds and waiters, and breaking holds. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/memory.h"
+#include "base/text.h"
+#include "etcd.h"
+
+/* Keys that are read at once for the names of all locks. */
+#define PAGE 10000
+
+/* ---- rows ---- */
+
+/* Returns the ms until the lease ends; -1: not known. */
+static int64_t read_left(struct etcd_backend *etcd, int64_t lease)
+{
+	struct error ignored;
+	char *json;
+
+	/* Rows are worth more than their times. */
+	if (clock_boot_ms() >= etcd->deadline_ms)
+		return -1;
+	json = memory_format("{\"ID\":\"%" PRId64 "\"}", lease);
+	if (etcd_call(etcd, "/v3/lease/timetolive", json, &ignored))
+		return -1;
+	return etcd_number(etcd->reply, "grantedTTL") ? etcd_number(etcd->reply, "TTL") * 1000 : -1;
+}
+
+static int64_t age_of(int64_t since_ms)
+{
+	const int64_t age_ms = clock_wall_ms() - since_ms;
+
+	return !since_ms ? -1 : age_ms < 0 ? 0 : age_ms;
+}
+
+static void add_row(const struct etcd_backend *etcd, struct rows *rows,
+		    const struct etcd_entry *entry, bool holds)
+{
+	struct row *row = rows_add(rows, holds, entry->text,
+				   entry->foreign ? 0 : strlen(entry->text));
+
+	if (entry->foreign) {
+		/* Elections of Go's concurrency name their leader. */
+		text_clean(entry->text, strlen(entry->text), row->holder.note,
+			   sizeof(row->holder.note));
+		snprintf(row->holder.command, sizeof(row->holder.command),
+			 "etcdctl lock or another client, lease %s", entry->id);
+	}
+	snprintf(row->id, sizeof(row->id), "%s", entry->id);
+	row->mine = !strcmp(entry->id, etcd->own.id);
+	row->mode = entry->mode;
+	row->slots = entry->slots;
+	row->age_ms = age_of(entry->taken_ms);
+	row->fence = holds ? entry->created : 0;
+	if (row->fence > rows->fence)
+		rows->fence = row->fence;
+}
+
+static int show_lock(struct etcd_backend *etcd, struct rows *rows, struct error *err)
+{
+	/* A process that waits, and may be one of many, needs no ends of leases. */
+	const bool waits = etcd->own.created && !etcd->own.held;
+	struct etcd_queue queue;
+
+	if (etcd_queue_fetch(etcd, waits ? etcd->own.created : 0, &queue, err))
+		return -1;
+	for (ptrdiff_t i = 0; i < queue.count; i++)
+		add_row(etcd, rows, &queue.entries[i], etcd_queue_blocker(&queue, i) < 0);
+	/* The rows that hold are the first entries, in this order. */
+	for (size_t i = 0; i < rows->hold_count && !waits; i++)
+		rows->holds[i].left_ms = read_left(etcd, queue.entries[i].lease);
+	rows->ignored = queue.ignored;
+	queue.ignored = (struct name_list){ 0 };
+	etcd_queue_free(&queue);
+	return 0;
+}
+
+/* ---- the names of all locks ---- */
+
+/* Add the name of the lock that has this key. Returns the key in base64. */
+static const char *add_name(const struct etcd_backend *etcd, struct json_object *kv,
+			    struct rows *rows)
+{
+	size_t length;
+	char *key = etcd_decode(etcd_text(kv, "key"), &length);
+	const char *name = key + strlen(etcd->prefix), *end = strrchr(key, '/');
+
+	if (length > strlen(etcd->prefix) && end > name && etcd_is_id(end + 1) &&
+	    etcd_number(kv, "lease"))
+		name_list_add(&rows->names, name, (size_t)(end - name));
+	free(key);
+	return etcd_text(kv, "key");
+}
+
+/* Read the keys of all locks, page by page. */
+static int show_names(struct etcd_backend *etcd, struct rows *rows, struct error *err)
+{
+	/* Without a prefix, all keys; otherwise those from it to the one behind '/'. */
+	char *end = memory_copy(etcd->prefix), *end64, *next, *json;
+	struct json_object *kvs;
+	size_t length = strlen(end), count;
+	int failed;
+
+	if (length)
+		end[length - 1]++;
+	end64 = etcd_encode(end, length ? length : 1);
+	next = etcd_encode(length ? etcd->prefix : "", length ? length : 1);
+	do {
+		json = memory_format("{\"key\":\"%s\",\"range_end\":\"%s\",\"keys_only\":true,"
+				     "\"limit\":\"%d\"}", next, end64, PAGE);
+		failed = etcd_call(etcd, "/v3/kv/range", json, err);
+		kvs = failed ? NULL : etcd_get(etcd->reply, "kvs");
+		count = json_object_is_type(kvs, json_type_array) ? json_object_array_length(kvs) : 0;
+		for (size_t i = 0; i < count; i++) {
+			const char *key = add_name(etcd, json_object_array_get_idx(kvs, i), rows);
+
+			if (i + 1 < count)
+				continue;
+			/* The next page begins behind this key: with a NUL more. */
+			free(next);
+			next = etcd_decode(key, &length);
+			free(end);
+			end = next;
+			next = etcd_encode(end, length + 1);
+		}
+	} while (count >= PAGE);
+	free(end);
+	free(end64);
+	free(next);
+	return failed;
+}
+
+int etcd_show(struct backend *backend, const struct request *request, struct rows *rows,
+	      struct error *err)
+{
+	struct etcd_backend *etcd = etcd_from_backend(backend);
+
+	etcd_begin(etcd);
+	if (!request->name)
+		return show_names(etcd, rows, err);
+	etcd_name(etcd, request);
+	return show_lock(etcd, rows, err);
+}
+
+/* ---- breaking ---- */
+
+enum outcome etcd_break(struct backend *backend, const char *name, const struct row *row,
+			struct error *err)
+{
+	struct etcd_backend *etcd = etcd_from_backend(backend);
+	char *path, *key, *change, *range;
+	int failed;
+
+	etcd_begin(etcd);
+	path = memory_format("%s%s/%s", etcd->prefix, name, row->id);
+	key = etcd_encode(path, strlen(path));
+	change = memory_format("{\"request_delete_range\":{\"key\":\"%s\"}}", key);
+	range = memory_format("{\"key\":\"%s\"}", key);
+	failed = etcd_call(etcd, "/v3/kv/txn", etcd_transaction(key, row->fence, change, range),
+			   err);
+	free(path);
+	free(key);
+	if (failed)
+		return OUTCOME_ERROR;
+	return json_object_get_boolean(etcd_get(etcd->reply, "succeeded")) ? OUTCOME_HELD
+									    : OUTCOME_LOST;
+}
