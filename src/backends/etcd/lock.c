@@ -10,6 +10,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/memory.h"
+#include "base/text.h"
 #include "etcd.h"
 #include "lock/hold.h"
 #include "lock/lease.h"
@@ -124,6 +125,52 @@ int64_t etcd_event(struct backend *backend)
 	return own->woken ? 0 : CLOCK_NEVER;
 }
 
+/* ---- leases ---- */
+
+static enum outcome report_lost(const struct etcd_backend *etcd, struct error *err)
+{
+	error_set(err, ERROR_REFUSED, 0, "%s: its key was removed, or the lease has ended",
+		  etcd->label);
+	return OUTCOME_LOST;
+}
+
+/*
+ * Move our entry to a lease of its own for ttl_s, which purpose names, with own.text. HELD, LOST or
+ * ERROR.
+ */
+static enum outcome move_entry(struct etcd_backend *etcd, const char *token, const char *purpose,
+			       int64_t ttl_s, struct error *err)
+{
+	struct etcd_own *own = &etcd->own;
+	const int64_t lease = etcd_lease(token, purpose), before = own->lease;
+	int ended = 1;
+
+	for (int i = 0; i < MOST_TRIES && ended > 0; i++)
+		ended = etcd_grant(etcd, lease, ttl_s, err);
+	if (ended > 0)
+		error_set(err, ERROR_UNAVAILABLE, 0, "%s: a new lease ends at once", etcd->label);
+	if (ended || etcd_call(etcd, "/v3/kv/txn",
+			       etcd_transaction(own->key, own->created, etcd_put(own, lease),
+						etcd_range(own, own->created)), err))
+		return OUTCOME_ERROR;
+	if (!json_object_get_boolean(etcd_get(etcd->reply, "succeeded")))
+		return report_lost(etcd, err);
+	own->lease = lease;
+	own->asked_s = ttl_s;
+	/* Otherwise it ends by itself. */
+	if (before != lease)
+		etcd_revoke(etcd, before, &(struct error){ 0 });
+	return OUTCOME_HELD;
+}
+
+/* Write the purpose of a lease for another TTL than the first one. Returns purpose. */
+static const char *name_ttl(int64_t ttl_s, char purpose[static TEXT_DIGITS_SIZE + 1])
+{
+	purpose[0] = '/';
+	text_digits(purpose + 1, (uint64_t)ttl_s);
+	return purpose;
+}
+
 /* ---- acquiring ---- */
 
 /* Extend the lease of a waiter when it is time, or grant one. */
@@ -216,7 +263,7 @@ static int find_position(struct etcd_backend *etcd, struct etcd_queue *queue, pt
 	return 0;
 }
 
-static enum outcome take_hold(struct etcd_backend *etcd, struct grant *grant)
+static void take_hold(struct etcd_backend *etcd, struct grant *grant)
 {
 	struct etcd_own *own = &etcd->own;
 
@@ -225,7 +272,6 @@ static enum outcome take_hold(struct etcd_backend *etcd, struct grant *grant)
 	grant->ttl_ms = own->granted_s * 1000;
 	grant->fence = own->created;
 	grant->event_ms = http_is_open(&etcd->watch) ? 0 : clock_boot_ms() + WATCH_AFTER_MS;
-	return OUTCOME_HELD;
 }
 
 /* Wait for the end of the entry that blocks ours. */
@@ -255,6 +301,8 @@ static bool decide(struct etcd_backend *etcd, const struct request *request,
 		   enum outcome *outcome, struct error *err)
 {
 	const struct etcd_entry *entry = &queue->entries[i];
+	const int64_t want_s = etcd_seconds(request->ttl_ms);
+	char purpose[TEXT_DIGITS_SIZE + 1];
 	struct etcd_own *own = &etcd->own;
 
 	own->created = entry->created;
@@ -277,7 +325,12 @@ static bool decide(struct etcd_backend *etcd, const struct request *request,
 		own->sent_ms = 0;
 		return false;
 	}
-	*outcome = take_hold(etcd, grant);
+	*outcome = OUTCOME_HELD;
+	/* An earlier acquisition of this token was renewed with another TTL. */
+	if (own->asked_s != want_s)
+		*outcome = move_entry(etcd, request->token, name_ttl(want_s, purpose), want_s, err);
+	if (*outcome == OUTCOME_HELD)
+		take_hold(etcd, grant);
 	return true;
 }
 
@@ -314,6 +367,7 @@ enum outcome etcd_acquire(struct backend *backend, const struct request *request
 
 	etcd_begin(etcd);
 	etcd_name(etcd, request);
+	own->held = false;
 	own->mode = request->mode;
 	own->slots = request->slots;
 	etcd_set_text(own, request->text);
@@ -331,13 +385,6 @@ enum outcome etcd_acquire(struct backend *backend, const struct request *request
 }
 
 /* ---- renewing ---- */
-
-static enum outcome report_lost(const struct etcd_backend *etcd, struct error *err)
-{
-	error_set(err, ERROR_REFUSED, 0, "%s: its key was removed, or the lease has ended",
-		  etcd->label);
-	return OUTCOME_LOST;
-}
 
 /* Find the entry of a token that another process has made. HELD, or LOST: it does not hold. */
 static enum outcome find_entry(struct etcd_backend *etcd, struct error *err)
@@ -370,35 +417,6 @@ static enum outcome find_entry(struct etcd_backend *etcd, struct error *err)
 	return holds ? OUTCOME_HELD : report_lost(etcd, err);
 }
 
-/*
- * Move our entry to a lease of its own for ttl_s, which purpose names, with own.text. HELD, LOST or
- * ERROR.
- */
-static enum outcome move_entry(struct etcd_backend *etcd, const char *token, const char *purpose,
-			       int64_t ttl_s, struct error *err)
-{
-	struct etcd_own *own = &etcd->own;
-	const int64_t lease = etcd_lease(token, purpose), before = own->lease;
-	int ended = 1;
-
-	for (int i = 0; i < MOST_TRIES && ended > 0; i++)
-		ended = etcd_grant(etcd, lease, ttl_s, err);
-	if (ended > 0)
-		error_set(err, ERROR_UNAVAILABLE, 0, "%s: a new lease ends at once", etcd->label);
-	if (ended || etcd_call(etcd, "/v3/kv/txn",
-			       etcd_transaction(own->key, own->created, etcd_put(own, lease),
-						etcd_range(own, own->created)), err))
-		return OUTCOME_ERROR;
-	if (!json_object_get_boolean(etcd_get(etcd->reply, "succeeded")))
-		return report_lost(etcd, err);
-	own->lease = lease;
-	own->asked_s = ttl_s;
-	/* Otherwise it ends by itself. */
-	if (before != lease)
-		etcd_revoke(etcd, before, &(struct error){ 0 });
-	return OUTCOME_HELD;
-}
-
 /* Is our entry still there? Reads or writes it by a majority. HELD, LOST or ERROR. */
 static enum outcome prove_entry(struct etcd_backend *etcd, bool write, struct error *err)
 {
@@ -424,12 +442,11 @@ static enum outcome renew_once(struct etcd_backend *etcd, const struct request *
 {
 	struct etcd_own *own = &etcd->own;
 	const int64_t want_s = etcd_seconds(request->ttl_ms);
-	char purpose[32];
+	char purpose[TEXT_DIGITS_SIZE + 1];
 	enum outcome outcome;
 	int64_t ttl_s;
 
-	snprintf(purpose, sizeof(purpose), "/%" PRId64, want_s);
-	if (own->lease == etcd_lease(request->token, purpose))
+	if (own->lease == etcd_lease(request->token, name_ttl(want_s, purpose)))
 		own->asked_s = want_s;
 	if (own->asked_s && own->asked_s != want_s)
 		return move_entry(etcd, request->token, purpose, want_s, err);
@@ -464,7 +481,9 @@ enum outcome etcd_renew(struct backend *backend, const struct request *request,
 	do
 		outcome = renew_once(etcd, request, err);
 	while (outcome == OUTCOME_ERROR && err->errnum == EAGAIN && ++tries < MOST_TRIES);
-	return outcome == OUTCOME_HELD ? take_hold(etcd, grant) : outcome;
+	if (outcome == OUTCOME_HELD)
+		take_hold(etcd, grant);
+	return outcome;
 }
 
 /* ---- releasing ---- */

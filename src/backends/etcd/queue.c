@@ -72,15 +72,21 @@ void etcd_name(struct etcd_backend *etcd, const struct request *request)
 {
 	const char *name = request->name, *token = request->token;
 	struct etcd_own *own = &etcd->own;
+	char id[ETCD_HEX_SIZE] = "";
 
+	if (token && token[0])
+		snprintf(id, sizeof(id), "%" PRIx64, (uint64_t)etcd_lease(token, ""));
+	/* Only a process that has no entry of its own asks about several tokens. */
+	if (id[0] && strcmp(id, own->id) != 0)
+		etcd_forget(own);
 	if (!own->first) {
 		own->first = encode_text(memory_format("%s%s/", etcd->prefix, name));
 		/* '0' follows '/'. */
 		own->end = encode_text(memory_format("%s%s0", etcd->prefix, name));
 	}
-	if (own->id[0] || !token || !token[0])
+	if (own->id[0] || !id[0])
 		return;
-	snprintf(own->id, sizeof(own->id), "%" PRIx64, (uint64_t)etcd_lease(token, ""));
+	memcpy(own->id, id, sizeof(id));
 	own->key = encode_text(memory_format("%s%s/%s", etcd->prefix, name, own->id));
 }
 

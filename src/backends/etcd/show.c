@@ -38,8 +38,7 @@ static int64_t age_of(int64_t since_ms)
 	return !since_ms ? -1 : age_ms < 0 ? 0 : age_ms;
 }
 
-static void add_row(const struct etcd_backend *etcd, struct rows *rows,
-		    const struct etcd_entry *entry, bool holds)
+static void add_row(struct rows *rows, const struct etcd_entry *entry, const char *id, bool holds)
 {
 	struct row *row = rows_add(rows, holds, entry->text,
 				   entry->foreign ? 0 : strlen(entry->text));
@@ -52,7 +51,7 @@ static void add_row(const struct etcd_backend *etcd, struct rows *rows,
 			 "etcdctl lock or another client, lease %s", entry->id);
 	}
 	snprintf(row->id, sizeof(row->id), "%s", entry->id);
-	row->mine = !strcmp(entry->id, etcd->own.id);
+	row->mine = !strcmp(entry->id, id);
 	row->mode = entry->mode;
 	row->slots = entry->slots;
 	row->age_ms = age_of(entry->taken_ms);
@@ -61,7 +60,8 @@ static void add_row(const struct etcd_backend *etcd, struct rows *rows,
 		rows->fence = row->fence;
 }
 
-static int show_lock(struct etcd_backend *etcd, struct rows *rows, struct error *err)
+static int show_lock(struct etcd_backend *etcd, const struct request *request, struct rows *rows,
+		     struct error *err)
 {
 	/* A process that waits, and may be one of many, needs no ends of leases. */
 	const bool waits = etcd->own.created && !etcd->own.held;
@@ -70,7 +70,8 @@ static int show_lock(struct etcd_backend *etcd, struct rows *rows, struct error 
 	if (etcd_queue_fetch(etcd, waits ? etcd->own.created : 0, &queue, err))
 		return -1;
 	for (ptrdiff_t i = 0; i < queue.count; i++)
-		add_row(etcd, rows, &queue.entries[i], etcd_queue_blocker(&queue, i) < 0);
+		add_row(rows, &queue.entries[i], request->token[0] ? etcd->own.id : "",
+			etcd_queue_blocker(&queue, i) < 0);
 	/* The rows that hold are the first entries, in this order. */
 	for (size_t i = 0; i < rows->hold_count && !waits; i++)
 		rows->holds[i].left_ms = read_left(etcd, queue.entries[i].lease);
@@ -144,7 +145,7 @@ int etcd_show(struct backend *backend, const struct request *request, struct row
 	if (!request->name)
 		return show_names(etcd, rows, err);
 	etcd_name(etcd, request);
-	return show_lock(etcd, rows, err);
+	return show_lock(etcd, request, rows, err);
 }
 
 /* ---- breaking ---- */
