@@ -8,6 +8,8 @@
 #	SESSION			not empty: a lock lives with a session, so that a keeper stays
 #				behind `acquire`, and only that one can renew
 #	TRANSACTION_FENCES	not empty: fences count transactions of the server, not time
+#	DEAD_WAITS		not empty: a waiter whose keeper was killed is in the queue until
+#				its lease ends
 #	LACKS			what the backend does not offer: shared slots names kept, and
 #				waiters in status
 #				(kept: that status tells of a lock that --min-hold keeps)

@@ -28,6 +28,9 @@ contents() {
 			fi
 		done
 		;;
+	etcd:*)
+		ec get --prefix "" --print-value-only --keys-only | grep -F -- "$LOCK" | sort
+		;;
 	mysql:*)
 		mysql_contents "$LOCK"
 		;;

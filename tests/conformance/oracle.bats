@@ -8,6 +8,8 @@
 load ../lib/helpers
 # shellcheck source=tests/lib/services/memory.bash
 source "$TOP/tests/lib/services/memory.bash"
+# shellcheck source=tests/lib/services/etcd.bash
+source "$TOP/tests/lib/services/etcd.bash"
 # shellcheck source=tests/lib/services/mysql.bash
 source "$TOP/tests/lib/services/mysql.bash"
 # shellcheck source=tests/redlock/redlock.bash
@@ -101,6 +103,12 @@ finds() {
 @test "zookeeper, one node" {
 	private_zookeeper
 	agrees -u "$P_URI?strategy=node"
+}
+
+# bats test_tags=deeper
+@test "etcd" {
+	private_etcd
+	agrees -g "$P_URI"
 }
 
 # bats test_tags=deeper

@@ -306,6 +306,8 @@ static bool decide(struct etcd_backend *etcd, const struct request *request,
 	struct etcd_own *own = &etcd->own;
 
 	own->created = entry->created;
+	own->mode = entry->mode;
+	own->slots = entry->slots;
 	*outcome = OUTCOME_ERROR;
 	/* Only the first entry holds for certain. */
 	if (i && !hold_mode_slots_agree(queue->entries[0].slots, request, err))
@@ -321,13 +323,14 @@ static bool decide(struct etcd_backend *etcd, const struct request *request,
 		return true;
 	}
 	if (entry->lease != own->lease || !etcd_is_proven(etcd)) {
+		own->asked_s = entry->lease == own->lease ? own->asked_s : 0;
 		own->lease = entry->lease;
 		own->sent_ms = 0;
 		return false;
 	}
 	*outcome = OUTCOME_HELD;
 	/* An earlier acquisition of this token was renewed with another TTL. */
-	if (own->asked_s != want_s)
+	if ((own->asked_s ? own->asked_s : own->granted_s) != want_s)
 		*outcome = move_entry(etcd, request->token, name_ttl(want_s, purpose), want_s, err);
 	if (*outcome == OUTCOME_HELD)
 		take_hold(etcd, grant);
@@ -368,8 +371,10 @@ enum outcome etcd_acquire(struct backend *backend, const struct request *request
 	etcd_begin(etcd);
 	etcd_name(etcd, request);
 	own->held = false;
-	own->mode = request->mode;
-	own->slots = request->slots;
+	if (!own->created) {
+		own->mode = request->mode;
+		own->slots = request->slots;
+	}
 	etcd_set_text(own, request->text);
 	if (!request->queue && !own->created) {
 		outcome = check_room(etcd, request, err);

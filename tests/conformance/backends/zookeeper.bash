@@ -6,6 +6,7 @@ FIFO=1
 LEASES=1
 SESSION=1
 TRANSACTION_FENCES=1
+DEAD_WAITS=1
 
 setup_file() {
 	zookeeper_for_file
