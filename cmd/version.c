@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* The command version prints the version, and which parts of this build can be loaded. */
 #include <errno.h>
+#include <string.h>
 
 #include "base/module.h"
 #include "base/version.h"
@@ -40,7 +41,8 @@ static int print_parts(enum detail detail)
 
 	for (const struct backend_driver *d = backend_drivers; d->scheme; d++) {
 		/* An alias has neither, and the next row may be another scheme of the backend. */
-		if ((!d->ops && !d->module) || (d->ops && d->ops == last->ops))
+		if ((!d->ops && !d->module) || (d->ops && d->ops == last->ops) ||
+		    (d->module && last->module && !strcmp(d->module, last->module)))
 			continue;
 		last = d;
 		status |= print_part(d->scheme, d->module, d->library ? d->library() : NULL,

@@ -59,6 +59,11 @@ without() {
 }
 
 # bats test_tags=more
+@test "WITH_ETCD=no" {
+	without etcd://127.0.0.1 WITH_ETCD=no
+}
+
+# bats test_tags=more
 @test "WITH_MYSQL=no" {
 	without mysql://127.0.0.1/db WITH_MYSQL=no
 }
@@ -69,7 +74,7 @@ without() {
 	equal "${lines[1]}" "with file"
 	build WITH_REDIS=no WITH_MYSQL=no
 	run -0 built/dlock version
-	equal "${lines[1]}" "with file, zookeeper"
+	equal "${lines[1]}" "with file, zookeeper, etcd, TLS"
 }
 
 # bats test_tags=more
@@ -140,7 +145,7 @@ without() {
 		make -s -j3 -C elsewhere/tree CFLAGS='-O0 -g -Wno-cpp' all"
 	run -0 "a tree/build/dlock" run -b "file://$T/locks" "$LOCK" -- echo ran
 	equal "$output" ran
-	for file in dlock dlock-tls.so dlock-mysql.so dlock-zookeeper.so; do
+	for file in dlock dlock-tls.so dlock-mysql.so dlock-zookeeper.so dlock-etcd.so; do
 		cmp "a tree/build/$file" "elsewhere/tree/build/$file"
 	done
 	make -s -C "a tree" CFLAGS='-O0 -g -Wno-cpp' BUILD="$T/a tree/build" PREFIX="$T/a prefix" install

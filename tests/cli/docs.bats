@@ -10,7 +10,7 @@ load ../redis/server
 
 prepare() {
 	COMPLETIONS=$TOP/completions
-	PAGES=(dlock.1 dlock-output.5 dlock.conf.5 dlock-backends.7 dlock-file.7 dlock-mysql.7
+	PAGES=(dlock.1 dlock-output.5 dlock.conf.5 dlock-backends.7 dlock-etcd.7 dlock-file.7 dlock-mysql.7
 		dlock-redis.7 dlock-zookeeper.7)
 	export TOP COMPLETIONS
 }

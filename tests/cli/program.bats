@@ -26,7 +26,7 @@ prepare() {
 	local at pids=() errs=() i
 	tool listener
 	for at in redis://H redlock://H,127.0.0.2,127.0.0.3 redis+sentinel://H/m redis+cluster://H \
-		zookeeper://H mysql://u@H/db; do
+		zookeeper://H etcd://H mysql://u@H/db; do
 		at=${at/H/127.0.0.1:$TOOL_PORT}
 		start "$DLOCK" run -q -w 1s -E 0 -b "$at" "$LOCK" -- touch ran
 		pids+=("$PID") errs+=("$ERR")
@@ -76,7 +76,7 @@ prepare() {
 		run --separate-stderr bin/dlock run -b "$backend" "$LOCK" -- true
 		equal "$status" 0
 	done
-	for backend in zookeeper mysql; do
+	for backend in zookeeper etcd mysql; do
 		run --separate-stderr bin/dlock run -b "$backend://127.0.0.1/" "$LOCK" -- true
 		equal "$status" 125
 		one_line "there is no dlock-$backend\.so; apt install dlock-$backend\$"
@@ -91,7 +91,7 @@ prepare() {
 	run --separate-stderr "$DLOCK" version -v
 	equal "$status" 0
 	equal "$stderr" ""
-	for part in 'redis: hiredis' 'zookeeper: ZooKeeper C client' 'mysql: .*' 'TLS: OpenSSL'; do
+	for part in 'redis: hiredis' 'zookeeper: ZooKeeper C client' 'etcd: json-c' 'mysql: .*' 'TLS: OpenSSL'; do
 		grep -Eq "^$part [0-9]+\.[0-9]+" <<<"$output" || fail "no line for $part"
 	done
 	mkdir bin
@@ -101,16 +101,17 @@ prepare() {
 	equal "$stderr" ""
 	equal "${lines[1]}" 'with file, redis, redlock'
 	equal "$(grep 'not installed' <<<"$output")" "zookeeper: not installed; apt install dlock-zookeeper
+etcd: not installed; apt install dlock-etcd
 mysql: not installed; apt install dlock-mysql
 TLS: not installed; apt install dlock-tls"
 	# Without -v the same, less the libraries.
 	run --separate-stderr -0 "$DLOCK" version
-	equal "${lines[*]:1}" 'with file, redis, redlock, zookeeper, mysql, TLS'
+	equal "${lines[*]:1}" 'with file, redis, redlock, zookeeper, etcd, mysql, TLS'
 	run --separate-stderr -0 bin/dlock version
 	equal "$stderr" ""
 	equal "${lines[1]}" 'with file, redis, redlock'
-	equal "${lines[3]}" 'mysql: not installed; apt install dlock-mysql'
-	equal "${#lines[@]}" 5
+	equal "${lines[3]}" 'etcd: not installed; apt install dlock-etcd'
+	equal "${#lines[@]}" 6
 }
 
 @test "version fails when a module is there and does not load" {

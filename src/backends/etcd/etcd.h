@@ -164,7 +164,7 @@ ptrdiff_t etcd_queue_find(const struct etcd_queue *queue, const char *id);
 ptrdiff_t etcd_queue_blocker(const struct etcd_queue *queue, ptrdiff_t i);
 
 /* Return the lease that belongs to the token of an entry, and to purpose ("": the first one). */
-int64_t etcd_lease(const char *token, const char *purpose);
+int64_t etcd_lease(const struct etcd_own *own, const char *token, const char *purpose);
 /* Return the lease's TTL in seconds for ms. */
 int64_t etcd_seconds(int64_t ms);
 

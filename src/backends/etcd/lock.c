@@ -142,7 +142,7 @@ static enum outcome move_entry(struct etcd_backend *etcd, const char *token, con
 			       int64_t ttl_s, struct error *err)
 {
 	struct etcd_own *own = &etcd->own;
-	const int64_t lease = etcd_lease(token, purpose), before = own->lease;
+	const int64_t lease = etcd_lease(own, token, purpose), before = own->lease;
 	int ended = 1;
 
 	for (int i = 0; i < MOST_TRIES && ended > 0; i++)
@@ -191,13 +191,13 @@ static int ensure_lease(struct etcd_backend *etcd, const struct request *request
 	own->created = 0;
 	own->lease = 0;
 	for (int i = 0; i < MOST_TRIES && ended > 0; i++)
-		ended = etcd_grant(etcd, etcd_lease(request->token, ""),
+		ended = etcd_grant(etcd, etcd_lease(own, request->token, ""),
 				   etcd_seconds(request->ttl_ms), err);
 	if (ended > 0)
 		error_set(err, ERROR_UNAVAILABLE, 0, "%s: a new lease ends at once", etcd->label);
 	if (ended)
 		return -1;
-	own->lease = etcd_lease(request->token, "");
+	own->lease = etcd_lease(own, request->token, "");
 	own->asked_s = etcd_seconds(request->ttl_ms);
 	return 0;
 }
@@ -451,7 +451,7 @@ static enum outcome renew_once(struct etcd_backend *etcd, const struct request *
 	enum outcome outcome;
 	int64_t ttl_s;
 
-	if (own->lease == etcd_lease(request->token, name_ttl(want_s, purpose)))
+	if (own->lease == etcd_lease(own, request->token, name_ttl(want_s, purpose)))
 		own->asked_s = want_s;
 	if (own->asked_s && own->asked_s != want_s)
 		return move_entry(etcd, request->token, purpose, want_s, err);
@@ -512,7 +512,6 @@ enum outcome etcd_release(struct backend *backend, const struct request *request
 			  struct error *err)
 {
 	struct etcd_backend *etcd = etcd_from_backend(backend);
-	const int64_t lease = etcd_lease(request->token, "");
 	struct etcd_own *own = &etcd->own;
 	enum outcome outcome;
 	struct error left = { 0 };
@@ -532,7 +531,9 @@ enum outcome etcd_release(struct backend *backend, const struct request *request
 	if (outcome == OUTCOME_ERROR)
 		return outcome;
 	/* With it goes an entry that a late request would make. */
-	if (etcd_revoke(etcd, own->lease ? own->lease : lease, &left) && outcome == OUTCOME_LOST) {
+	if (!own->lease)
+		own->lease = etcd_lease(own, request->token, "");
+	if (etcd_revoke(etcd, own->lease, &left) && outcome == OUTCOME_LOST) {
 		*err = left;
 		return OUTCOME_ERROR;
 	}

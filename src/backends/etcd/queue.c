@@ -4,8 +4,8 @@
  *
  *	PREFIX/NAME/ID		value "dlock:MODE TAKEN RECORD"
  *
- * ID is the number of a lease in hex. It is made of the token: a process that has the token finds
- * the key, and a request whose reply was lost can be repeated. MODE is as hold_mode_text() writes
+ * ID is the number of a lease in hex. It is made of the token and the name: a process that has the
+ * token finds the key, and a request whose reply was lost can be repeated. MODE is as hold_mode_text() writes
  * it. TAKEN is when the entry began to hold or to wait, in ms since the epoch by its host's clock.
  * Keys of `etcdctl lock` and of Go's concurrency.Mutex have no such value, and are exclusive.
  */
@@ -26,14 +26,15 @@
 
 /* ---- names ---- */
 
-int64_t etcd_lease(const char *token, const char *purpose)
+int64_t etcd_lease(const struct etcd_own *own, const char *token, const char *purpose)
 {
+	/* With the lock's name: this token may be asked for another lock, where it holds nothing. */
+	char *text = memory_format("%.64s%s %s", token, purpose, own->first);
 	unsigned char digest[SHA256_SIZE];
 	uint64_t number = 0;
-	char text[160];
 
-	snprintf(text, sizeof(text), "%.64s%.80s", token, purpose);
 	sha256(text, strlen(text), digest);
+	free(text);
 	for (size_t i = 0; i < sizeof(number); i++)
 		number = number << 8 | digest[i];
 	number >>= 1;
@@ -72,20 +73,24 @@ void etcd_name(struct etcd_backend *etcd, const struct request *request)
 {
 	const char *name = request->name, *token = request->token;
 	struct etcd_own *own = &etcd->own;
-	char id[ETCD_HEX_SIZE] = "";
+	char id[ETCD_HEX_SIZE];
 
-	if (token && token[0])
-		snprintf(id, sizeof(id), "%" PRIx64, (uint64_t)etcd_lease(token, ""));
-	/* Only a process that has no entry of its own asks about several tokens. */
-	if (id[0] && strcmp(id, own->id) != 0)
-		etcd_forget(own);
 	if (!own->first) {
 		own->first = encode_text(memory_format("%s%s/", etcd->prefix, name));
 		/* '0' follows '/'. */
 		own->end = encode_text(memory_format("%s%s0", etcd->prefix, name));
 	}
-	if (own->id[0] || !id[0])
+	if (!token || !token[0])
 		return;
+	snprintf(id, sizeof(id), "%" PRIx64, (uint64_t)etcd_lease(own, token, ""));
+	if (!strcmp(own->id, id))
+		return;
+	/* Only a process that has no entry of its own asks about several tokens. */
+	if (own->id[0]) {
+		etcd_forget(own);
+		etcd_name(etcd, request);
+		return;
+	}
 	memcpy(own->id, id, sizeof(id));
 	own->key = encode_text(memory_format("%s%s/%s", etcd->prefix, name, own->id));
 }
