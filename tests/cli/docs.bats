@@ -728,7 +728,7 @@ status_counts() {
 	local uri
 	for uri in file:///tmp? redis://localhost? rediss://localhost? redis+unix:///tmp? \
 		redis+sentinel://localhost/m? redis+cluster://localhost? 'redlock://a,b,c?' \
-		zookeeper://localhost? \
+		zookeeper://localhost? etcd://localhost? \
 		mysql://localhost/db? 'mysql://localhost/db?strategy=row&' \
 		'mysql://localhost/db?dialect=shedlock&'; do
 		run --separate-stderr -125 "$DLOCK" run -b "${uri}no-such-parameter=1" "$LOCK" -- true
