@@ -154,13 +154,21 @@ static int connect_member(struct etcd_backend *etcd, int64_t limit_ms, struct er
 static int exchange(struct etcd_backend *etcd, const char *path, const char *json,
 		    int64_t limit_ms, struct error *err)
 {
+	const bool first = !etcd->main.body;
 	char authority[URI_HOST_SIZE];
+	bool closed;
 
 	http_post(&etcd->main, get_authority(etcd, authority), path, etcd->auth, json,
 		  ETCD_MOST_BYTES);
-	if (http_call(&etcd->main, limit_ms, etcd->base.cancel_fd, err))
-		return error_prefix(err, "%s", etcd->label);
-	return read_reply(etcd, err);
+	if (!http_call(&etcd->main, limit_ms, etcd->base.cancel_fd, err))
+		return read_reply(etcd, err);
+	closed = err->kind == ERROR_UNAVAILABLE &&
+		 (!err->errnum || err->errnum == ECONNRESET || err->errnum == EPIPE);
+	if (closed && first && !etcd->main.answered && !etcd->encrypted)
+		return error_set(err, ERROR_UNAVAILABLE, 0, "%s: closed the connection without an "
+				 "answer, like a server that requires TLS (%s)", etcd->label,
+				 etcd->tls.hint);
+	return error_prefix(err, "%s", etcd->label);
 }
 
 /* Get a token for the user of the URI, unless there is one. */

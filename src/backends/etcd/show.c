@@ -48,7 +48,7 @@ static void add_row(struct rows *rows, const struct etcd_entry *entry, const cha
 		text_clean(entry->text, strlen(entry->text), row->holder.note,
 			   sizeof(row->holder.note));
 		snprintf(row->holder.command, sizeof(row->holder.command),
-			 "etcdctl lock or another client, lease %s", entry->id);
+			 "etcdctl or Go, lease %s", entry->id);
 	}
 	snprintf(row->id, sizeof(row->id), "%s", entry->id);
 	row->mine = !strcmp(entry->id, id);

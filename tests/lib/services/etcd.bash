@@ -197,8 +197,10 @@ etcd_leader() {
 	local member state
 	LEADER='' FOLLOWERS=()
 	for member in 1 2 3; do
-		state=$(curl -s -m 2 -d '{}' "http://127.0.0.1:$(<"$1/$member/port")/v3/maintenance/status" |
-			jq -r 'select(.leader) | if .leader == .header.member_id then "leader" else "follower" end' 2>/dev/null)
+		state=$(ETCDCTL_API=3 "$ETCDCTL" --command-timeout 2s --dial-timeout 1s -w json \
+			--endpoints "127.0.0.1:$(<"$1/$member/port")" endpoint status 2>/dev/null |
+			jq -r '.[0].Status | select(.leader) |
+				if .leader == .header.member_id then "leader" else "follower" end' 2>/dev/null)
 		case $state in
 		leader) LEADER=$member ;;
 		follower) FOLLOWERS+=("$member") ;;
