@@ -26,6 +26,15 @@ static bool is_old(const char *version)
 	return false;
 }
 
+/* One warning is enough for all members. */
+static bool warned_of_version(const struct findings *findings)
+{
+	for (size_t i = 0; i < findings->count; i++)
+		if (!strcmp(findings->rows[i].topic, "version"))
+			return true;
+	return false;
+}
+
 /* Ask the member in use for its state. Returns whether it serves. */
 static bool check_member(struct etcd_backend *etcd, struct findings *findings)
 {
@@ -47,7 +56,7 @@ static bool check_member(struct etcd_backend *etcd, struct findings *findings)
 									      : "follows the leader";
 	findings_add(findings, FINDING_OK, "member", NULL, "%s %s, version %.20s, answers in %"
 		     PRId64 " ms", etcd->label, state, version, clock_boot_ms() - asked_ms);
-	if (is_old(version))
+	if (is_old(version) && !warned_of_version(findings))
 		findings_add(findings, FINDING_WARNING, "version", "use 3.5.13 or newer", "%.20s: "
 			     "after a change of leaders the old one may end leases early, so that a "
 			     "command is stopped", version);
