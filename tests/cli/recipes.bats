@@ -156,6 +156,11 @@ mapped() {
 sandbox() {
 	stub
 	rm bin/dlock
+	load ../etcd/etcd
+	private_etcd
+	# Whom dlock-etcd.7 names.
+	ec user add USER:three >/dev/null
+	local etcd=$P_PORT
 	load ../mysql/mysql
 	private_mysql
 	pmy "CREATE DATABASE jobs; CREATE USER admin@'127.0.0.1' IDENTIFIED BY 'one';
@@ -165,6 +170,7 @@ sandbox() {
 	cat >map <<-END
 		s|redis\.example\.com|127.0.0.1:$REDIS_PORT|
 		s|db\.example\.com|127.0.0.1:$P_PORT|
+		s|etcd1[^/]*etcd3(\.example\.com)?|127.0.0.1:$etcd|
 		s#(^|=|//)/(etc|home|run|srv|var)(/|\$)#\1$T/root/\2\3#
 		# a group of the pages that this machine may not have
 		s|^jobs\$|$(id -gn)|
@@ -173,6 +179,8 @@ sandbox() {
 	mapped flock "$(type -P flock)"
 	mapped install "$(type -P install)"
 	mapped redis-cli "$(type -P "$REDIS_CLI")" -e -s "$REDIS_DIR/sock"
+	printf '#!/bin/sh\nETCDCTL_API=3 exec %q --endpoints 127.0.0.1:%s "$@"\n' "$(type -P "$ETCDCTL")" \
+		"$etcd" >bin/etcdctl
 	printf '#!/bin/sh\nexec %q --no-defaults --socket=%q --user=root\n' "$(type -P mariadb)" \
 		"$P_DIR/sock" >bin/mariadb
 	# so that nobody waits for long
@@ -249,7 +257,7 @@ run_example() {
 	# no command has run without a lock
 	between "$(wc -l <ran)" 3 99 "commands under a lock"
 	not has_line ran ' $'
-	wait_until 5 no_strays_but "$P_PID"
+	wait_until 5 no_strays_but "${SERVICES[@]}"
 }
 
 @test "README and recipes: every dlock command line works as it stands" {
@@ -270,7 +278,7 @@ run_example() {
 	not has_line ran ' $'
 	# nobody else can release the lock
 	equal "$(find . -name '*.token' -perm /077)" "" "readable by others"
-	wait_until 5 no_strays_but "$P_PID"
+	wait_until 5 no_strays_but "${SERVICES[@]}"
 }
 
 # cron_line FILE: what cron runs for the line of this crontab, as ./line: its command, with no more in

@@ -59,6 +59,7 @@ survives() {
 	hold -t 6s --
 	start "$DLOCK" run -t 6s "$LOCK" -- touch ran
 	waiter=$PID
+	wait_until 5 queued 2
 	fails "$1" "$LEADER"
 	holds_for 8000 alive "$COMMAND"
 	[[ ! -e ran ]]
