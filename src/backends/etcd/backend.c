@@ -40,7 +40,7 @@
 #include "etcd.h"
 #include "lock/uri_tls.h"
 
-#define TLS_HINT "TLS is chosen by etcds: or ?tls=yes"
+#define TLS_HINT    "TLS is chosen by etcds: or ?tls=yes"
 /* Leaves room in a key for a lock's name. */
 #define PREFIX_MOST 300
 
@@ -80,9 +80,10 @@ static int read_login(struct etcd_backend *etcd, const struct uri *uri, struct e
 	etcd->password_file = uri_param(uri, "password-file");
 	if (!etcd->user == !etcd->password)
 		return 0;
-	return error_set(err, ERROR_USAGE, 0, "%s: a user needs a password, and a password a user: "
-			 "write %s://USER:PASSWORD@HOST, or ?password-file=PATH", uri->scheme,
-			 uri->scheme);
+	return error_set(err, ERROR_USAGE, 0,
+			 "%s: a user needs a password, and a password a user: "
+			 "write %s://USER:PASSWORD@HOST, or ?password-file=PATH",
+			 uri->scheme, uri->scheme);
 }
 
 static struct backend *open_backend(const struct uri *uri, struct error *err)
@@ -99,10 +100,11 @@ static struct backend *open_backend(const struct uri *uri, struct error *err)
 	if (etcd->host_count)
 		etcd_use_member(etcd, 0);
 	else
-		error_set(err, ERROR_USAGE, 0, "%s: there is no host: write %s://HOST[:PORT]/PREFIX",
-			  uri->scheme, uri->scheme);
-	if (etcd->host_count && !uri_check_params(uri, known, err) && !read_prefix(etcd, uri, err) &&
-	    !read_login(etcd, uri, err) &&
+		error_set(err, ERROR_USAGE, 0,
+			  "%s: there is no host: write %s://HOST[:PORT]/PREFIX", uri->scheme,
+			  uri->scheme);
+	if (etcd->host_count && !uri_check_params(uri, known, err) &&
+	    !read_prefix(etcd, uri, err) && !read_login(etcd, uri, err) &&
 	    !uri_tls_read(uri, !strcmp(uri->scheme, "etcds"), &etcd->encrypted, &etcd->tls, err))
 		return &etcd->base;
 	close_backend(&etcd->base);

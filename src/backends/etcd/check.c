@@ -44,22 +44,28 @@ static bool check_member(struct etcd_backend *etcd, struct findings *findings)
 	const char *state;
 
 	if (etcd_call(etcd, "/v3/maintenance/status", memory_copy("{}"), &err)) {
-		findings_add(findings, FINDING_WARNING, "member", "repair it, or take it out of "
-			     "the URI", "%.230s", err.message);
+		findings_add(findings, FINDING_WARNING, "member",
+			     "repair it, or take it out of "
+			     "the URI",
+			     "%.230s", err.message);
 		return false;
 	}
 	snprintf(version, sizeof(version), "%s", etcd_text(etcd->reply, "version"));
 	state = etcd_number(etcd->reply, "leader") == 0 ? "has no leader"
-		: etcd_get(etcd->reply, "isLearner") ? "is a learner"
-		: etcd_number(etcd->reply, "leader") ==
-				etcd_number(etcd->reply, "header.member_id") ? "is the leader"
-									      : "follows the leader";
-	findings_add(findings, FINDING_OK, "member", NULL, "%s %s, version %.20s, answers in %"
-		     PRId64 " ms", etcd->label, state, version, clock_boot_ms() - asked_ms);
+		: etcd_get(etcd->reply, "isLearner")	? "is a learner"
+		: etcd_number(etcd->reply, "leader") == etcd_number(etcd->reply, "header.member_id")
+			? "is the leader"
+			: "follows the leader";
+	findings_add(findings, FINDING_OK, "member", NULL,
+		     "%s %s, version %.20s, answers in %" PRId64 " ms", etcd->label, state, version,
+		     clock_boot_ms() - asked_ms);
 	if (is_old(version) && !warned_of_version(findings))
-		findings_add(findings, FINDING_WARNING, "version", "use 3.5.13 or newer", "%.20s: "
-			     "after a change of leaders the old one may end leases early, so that a "
-			     "command is stopped", version);
+		findings_add(
+			findings, FINDING_WARNING, "version", "use 3.5.13 or newer",
+			"%.20s: "
+			"after a change of leaders the old one may end leases early, so that a "
+			"command is stopped",
+			version);
 	return strcmp(state, "has no leader") && strcmp(state, "is a learner");
 }
 
@@ -97,17 +103,23 @@ static void check_alarms(struct etcd_backend *etcd, struct findings *findings)
 		return;
 	alarms = etcd_get(etcd->reply, "alarms");
 	if (json_object_is_type(alarms, json_type_array) && json_object_array_length(alarms))
-		findings_add(findings, FINDING_ERROR, "alarm", "compact and defragment it, then "
-			     "'etcdctl alarm disarm'", "the cluster has the alarm %.40s",
+		findings_add(findings, FINDING_ERROR, "alarm",
+			     "compact and defragment it, then "
+			     "'etcdctl alarm disarm'",
+			     "the cluster has the alarm %.40s",
 			     etcd_text(json_object_array_get_idx(alarms, 0), "alarm"));
 }
 
 static void check_auth(const struct etcd_backend *etcd, struct findings *findings)
 {
 	const struct finding_rule rules[] = {
-		{ "auth", etcd->user, FINDING_OK, "the user ", etcd->user, " has a password", NULL },
-		{ "auth", true, FINDING_NOTE, "no user: anybody who reaches the server may remove "
-		  "locks", "", "", "see 'etcdctl auth enable', and 'dlock setup --dry-run' for the "
+		{ "auth", etcd->user, FINDING_OK, "the user ", etcd->user, " has a password",
+		  NULL },
+		{ "auth", true, FINDING_NOTE,
+		  "no user: anybody who reaches the server may remove "
+		  "locks",
+		  "", "",
+		  "see 'etcdctl auth enable', and 'dlock setup --dry-run' for the "
 		  "permissions of a role" },
 	};
 	const char *far = NULL;
@@ -139,9 +151,11 @@ int etcd_setup(struct backend *backend, char **plan, struct error *err)
 	(void)err;
 	/* There is nothing to make. */
 	if (plan)
-		*plan = memory_format("# Nothing has to be made. With users, the account needs:\n"
-				      "etcdctl role add dlock\n"
-				      "etcdctl role grant-permission --prefix=true dlock readwrite '%s'\n"
-				      "etcdctl user grant-role '%s' dlock\n", etcd->prefix, user);
+		*plan = memory_format(
+			"# Nothing has to be made. With users, the account needs:\n"
+			"etcdctl role add dlock\n"
+			"etcdctl role grant-permission --prefix=true dlock readwrite '%s'\n"
+			"etcdctl user grant-role '%s' dlock\n",
+			etcd->prefix, user);
 	return 0;
 }

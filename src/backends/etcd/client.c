@@ -17,7 +17,7 @@
 
 #define ETCD_PORT 2379
 /* Before the members are asked again that have all answered, as without a leader. */
-#define PAUSE_MS 100
+#define PAUSE_MS  100
 
 void etcd_begin(struct etcd_backend *etcd)
 {
@@ -69,8 +69,15 @@ static const struct refusal {
 /* Codes of gRPC by which the same request may succeed later, or at another member. */
 static bool is_temporary(int code)
 {
-	enum { CANCELLED = 1, UNKNOWN = 2, DEADLINE = 4, EXHAUSTED = 8, ABORTED = 10, INTERNAL = 13,
-	       UNAVAILABLE = 14 };
+	enum {
+		CANCELLED = 1,
+		UNKNOWN = 2,
+		DEADLINE = 4,
+		EXHAUSTED = 8,
+		ABORTED = 10,
+		INTERNAL = 13,
+		UNAVAILABLE = 14
+	};
 
 	return code == CANCELLED || code == UNKNOWN || code == DEADLINE || code == EXHAUSTED ||
 	       code == ABORTED || code == INTERNAL || code == UNAVAILABLE;
@@ -122,7 +129,8 @@ static int read_reply(struct etcd_backend *etcd, struct error *err)
 			return refuse(etcd, etcd->main.body, err);
 		return error_set(err, status >= 500 ? ERROR_UNAVAILABLE : ERROR_REFUSED, 0,
 				 "%s: unexpected reply with status %d: it is no etcd 3.4 or newer "
-				 "that serves /v3/", etcd->label, status);
+				 "that serves /v3/",
+				 etcd->label, status);
 	}
 	if (status != 200 || etcd_get(etcd->reply, "error"))
 		return refuse_reply(etcd, err);
@@ -151,8 +159,8 @@ static int connect_member(struct etcd_backend *etcd, int64_t limit_ms, struct er
 }
 
 /* Send one request over the connection, and read the reply. */
-static int exchange(struct etcd_backend *etcd, const char *path, const char *json,
-		    int64_t limit_ms, struct error *err)
+static int exchange(struct etcd_backend *etcd, const char *path, const char *json, int64_t limit_ms,
+		    struct error *err)
 {
 	const bool first = !etcd->main.body;
 	char authority[URI_HOST_SIZE];
@@ -165,9 +173,10 @@ static int exchange(struct etcd_backend *etcd, const char *path, const char *jso
 	closed = err->kind == ERROR_UNAVAILABLE &&
 		 (!err->errnum || err->errnum == ECONNRESET || err->errnum == EPIPE);
 	if (closed && first && !etcd->main.answered && !etcd->encrypted)
-		return error_set(err, ERROR_UNAVAILABLE, 0, "%s: closed the connection without an "
-				 "answer, like a server that requires TLS (%s)", etcd->label,
-				 etcd->tls.hint);
+		return error_set(err, ERROR_UNAVAILABLE, 0,
+				 "%s: closed the connection without an "
+				 "answer, like a server that requires TLS (%s)",
+				 etcd->label, etcd->tls.hint);
 	return error_prefix(err, "%s", etcd->label);
 }
 
@@ -198,7 +207,8 @@ static int log_in(struct etcd_backend *etcd, int64_t limit_ms, struct error *err
 /* The server has forgotten our token, as after a restart, or users were changed since. */
 static bool is_stale_login(const struct etcd_backend *etcd, const struct error *err)
 {
-	return etcd->auth && (etcd->code == ETCD_NO_LOGIN || strstr(err->message, "auth store is old"));
+	return etcd->auth &&
+	       (etcd->code == ETCD_NO_LOGIN || strstr(err->message, "auth store is old"));
 }
 
 /* Ask the member in use until limit_ms. path NULL: only connect and log in. */
@@ -307,8 +317,8 @@ void etcd_watch(struct etcd_backend *etcd, char *json)
 	if (fd >= 0) {
 		http_begin(&etcd->watch, fd, etcd->encrypted ? &etcd->tls : NULL,
 			   etcd->hosts[etcd->at].name);
-		http_post(&etcd->watch, get_authority(etcd, authority), "/v3/watch", etcd->auth, json,
-			  ETCD_MOST_EVENT);
+		http_post(&etcd->watch, get_authority(etcd, authority), "/v3/watch", etcd->auth,
+			  json, ETCD_MOST_EVENT);
 		epoll_ctl(etcd->set_fd, EPOLL_CTL_ADD, fd, &events);
 	}
 	free(json);

@@ -19,9 +19,9 @@
 /* Codes of errors in gRPC, which the gateway adds to its replies. */
 enum etcd_code {
 	ETCD_OK = 0,
-	ETCD_NOT_FOUND = 5,		/* the lease is unknown */
+	ETCD_NOT_FOUND = 5, /* the lease is unknown */
 	ETCD_NO_PERMISSION = 7,
-	ETCD_EXISTS = 9,		/* the lease, or another condition is not met */
+	ETCD_EXISTS = 9, /* the lease, or another condition is not met */
 	ETCD_UNIMPLEMENTED = 12,
 	ETCD_NO_LOGIN = 16,
 };
@@ -31,65 +31,65 @@ enum etcd_code {
 /* An entry of the queue: a key below the lock's directory, which is attached to a lease. */
 struct etcd_entry {
 	enum hold_mode mode;
-	int slots;			/* HOLD_SLOT */
-	char id[ETCD_HEX_SIZE];		/* the last part of the key */
-	uint64_t created;		/* create_revision: its position, and its fence */
+	int slots; /* HOLD_SLOT */
+	char id[ETCD_HEX_SIZE]; /* the last part of the key */
+	uint64_t created; /* create_revision: its position, and its fence */
 	int64_t lease;
-	bool foreign;			/* not written by dlock */
-	int64_t taken_ms;		/* when it began to hold or to wait, since the epoch */
-	char *text;			/* the holder record, or the value of a foreign one */
+	bool foreign; /* not written by dlock */
+	int64_t taken_ms; /* when it began to hold or to wait, since the epoch */
+	char *text; /* the holder record, or the value of a foreign one */
 };
 
 struct etcd_queue {
-	struct etcd_entry *entries;	/* in their order */
+	struct etcd_entry *entries; /* in their order */
 	ptrdiff_t count;
-	struct name_list ignored;	/* keys there that are no entries */
+	struct name_list ignored; /* keys there that are no entries */
 };
 
 /* The entry of this process. */
 struct etcd_own {
-	char id[ETCD_HEX_SIZE];		/* the lease that token names, in hex; "": none yet */
-	char *key;			/* these three in base64 */
-	char *first, *end;		/* the range of the lock's directory */
-	uint64_t created;		/* 0: it is not known that there is an entry */
-	bool held;			/* acquire() has returned HELD, or the entry was found */
-	int64_t lease;			/* that the entry is attached to; 0: not granted */
-	int64_t asked_s;		/* its TTL, as asked for; 0: not known */
-	int64_t granted_s;		/* its TTL, as granted */
-	int64_t sent_ms;		/* CLOCK_BOOTTIME before the lease was extended last */
-	uint64_t sent_term;		/* see etcd_is_proven(); 0: that needs no proof */
+	char id[ETCD_HEX_SIZE]; /* the lease that token names, in hex; "": none yet */
+	char *key; /* these three in base64 */
+	char *first, *end; /* the range of the lock's directory */
+	uint64_t created; /* 0: it is not known that there is an entry */
+	bool held; /* acquire() has returned HELD, or the entry was found */
+	int64_t lease; /* that the entry is attached to; 0: not granted */
+	int64_t asked_s; /* its TTL, as asked for; 0: not known */
+	int64_t granted_s; /* its TTL, as granted */
+	int64_t sent_ms; /* CLOCK_BOOTTIME before the lease was extended last */
+	uint64_t sent_term; /* see etcd_is_proven(); 0: that needs no proof */
 	enum hold_mode mode;
 	int slots;
 	int64_t taken_ms;
-	char *text;			/* the stored holder record */
+	char *text; /* the stored holder record */
 
 	/* the watch, if it is open */
-	char watched[ETCD_HEX_SIZE];	/* of the entry that blocks ours; "": none */
-	bool counts;			/* it watches all entries, of which */
-	ptrdiff_t before;		/* so many are before ours */
-	uint64_t seen;			/* the revision that before is of */
-	size_t member;			/* of the watch */
-	int64_t begun_ms;		/* CLOCK_BOOTTIME of the last watch */
-	bool woken;			/* an entry has ended since the last try */
+	char watched[ETCD_HEX_SIZE]; /* of the entry that blocks ours; "": none */
+	bool counts; /* it watches all entries, of which */
+	ptrdiff_t before; /* so many are before ours */
+	uint64_t seen; /* the revision that before is of */
+	size_t member; /* of the watch */
+	int64_t begun_ms; /* CLOCK_BOOTTIME of the last watch */
+	bool woken; /* an entry has ended since the last try */
 };
 
 struct etcd_backend {
 	struct backend base;
 	const struct uri_host *hosts;
-	size_t host_count, at;		/* the member in use */
+	size_t host_count, at; /* the member in use */
 	bool encrypted;
 	struct tls_params tls;
 	const char *user, *password, *password_file;
-	char *prefix;			/* of the keys: "" or "locks/" */
-	char label[URI_HOST_SIZE + 8];	/* for messages: "etcd HOST:PORT" */
-	char *auth;			/* token of the login; NULL: none */
+	char *prefix; /* of the keys: "" or "locks/" */
+	char label[URI_HOST_SIZE + 8]; /* for messages: "etcd HOST:PORT" */
+	char *auth; /* token of the login; NULL: none */
 	struct http_conn main, watch;
-	int set_fd;			/* epoll, with the watch */
-	int64_t deadline_ms;		/* of the operation */
+	int set_fd; /* epoll, with the watch */
+	int64_t deadline_ms; /* of the operation */
 	/* Of the last reply: */
 	struct json_object *reply;
-	enum etcd_code code;		/* ETCD_OK: it is no error */
-	uint64_t term, revision;	/* of its header; 0: none yet */
+	enum etcd_code code; /* ETCD_OK: it is no error */
+	uint64_t term, revision; /* of its header; 0: none yet */
 	struct etcd_own own;
 };
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Fields of requests and replies. The gateway writes 64-bit numbers as text, and bytes in base64. */
+/* Fields of requests and replies. The gateway writes large numbers as text, and bytes in base64. */
 #include <stdlib.h>
 #include <string.h>
 

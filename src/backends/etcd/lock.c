@@ -23,7 +23,7 @@
 /* The least time between two watches, one of which has broken. */
 #define WATCH_AGAIN_MS 1000
 /* How often a step is repeated when the lease or the leader has changed meanwhile. */
-#define MOST_TRIES 3
+#define MOST_TRIES     3
 
 /* ---- the watch ---- */
 
@@ -31,9 +31,10 @@
 static char *add_watch(char *requests, const struct etcd_backend *etcd, const char *key,
 		       const char *more)
 {
-	char *longer = memory_format("%s{\"create_request\":{\"key\":\"%s\",%s\"filters\":[\"NOPUT\"],"
-				     "\"start_revision\":\"%" PRIu64 "\"}}", requests, key, more,
-				     etcd->revision + 1);
+	char *longer = memory_format(
+		"%s{\"create_request\":{\"key\":\"%s\",%s\"filters\":[\"NOPUT\"],"
+		"\"start_revision\":\"%" PRIu64 "\"}}",
+		requests, key, more, etcd->revision + 1);
 
 	free(requests);
 	return longer;
@@ -89,7 +90,8 @@ static bool take_line(struct etcd_backend *etcd, const char *line)
 	struct json_object *message = json_tokener_parse(line);
 	struct json_object *events = etcd_get(message, "result.events");
 	const size_t count = json_object_is_type(events, json_type_array)
-				     ? json_object_array_length(events) : 0;
+				     ? json_object_array_length(events)
+				     : 0;
 	/* Canceled after a compaction, or refused. */
 	bool concerns = etcd_get(message, "result.canceled") || !etcd_get(message, "result");
 
@@ -151,7 +153,8 @@ static enum outcome move_entry(struct etcd_backend *etcd, const char *token, con
 		error_set(err, ERROR_UNAVAILABLE, 0, "%s: a new lease ends at once", etcd->label);
 	if (ended || etcd_call(etcd, "/v3/kv/txn",
 			       etcd_transaction(own->key, own->created, etcd_put(own, lease),
-						etcd_range(own, own->created)), err))
+						etcd_range(own, own->created)),
+			       err))
 		return OUTCOME_ERROR;
 	if (!json_object_get_boolean(etcd_get(etcd->reply, "succeeded")))
 		return report_lost(etcd, err);
@@ -174,8 +177,7 @@ static const char *name_ttl(int64_t ttl_s, char purpose[static TEXT_DIGITS_SIZE 
 /* ---- acquiring ---- */
 
 /* Extend the lease of a waiter when it is time, or grant one. */
-static int ensure_lease(struct etcd_backend *etcd, const struct request *request,
-			struct error *err)
+static int ensure_lease(struct etcd_backend *etcd, const struct request *request, struct error *err)
 {
 	struct etcd_own *own = &etcd->own;
 	int64_t ttl_s = 0;
@@ -231,16 +233,17 @@ static int write_entry(struct etcd_backend *etcd, struct etcd_queue *queue, stru
 
 	own->taken_ms = clock_wall_ms();
 	put = etcd_put(own, own->created ? 0 : own->lease);
-	if (etcd_call(etcd, "/v3/kv/txn", etcd_transaction(own->key, own->created, put,
-							   etcd_range(own, own->created)), err))
+	if (etcd_call(etcd, "/v3/kv/txn",
+		      etcd_transaction(own->key, own->created, put, etcd_range(own, own->created)),
+		      err))
 		return -1;
 	etcd_queue_read(etcd, etcd_last_range(etcd), queue);
 	return 0;
 }
 
 /*
- * Read the queue until our entry. One that was not woken reads first, and writes when it holds. Sets
- * *i to the index of our entry, -1: it is gone. Returns 0, or -1 and sets *err; with etcd.code
+ * Read the queue until our entry. One that was not woken reads first, and writes when it holds.
+ * Sets *i to the index of our entry, -1: it is gone. Returns 0, or -1 and sets *err; with etcd.code
  * ETCD_NOT_FOUND the lease has ended.
  */
 static int find_position(struct etcd_backend *etcd, struct etcd_queue *queue, ptrdiff_t *i,
@@ -282,8 +285,8 @@ static enum outcome wait_turn(struct etcd_backend *etcd, const struct request *r
 	const bool counts = request->mode == HOLD_SLOT && blocker->mode == HOLD_SLOT;
 	struct etcd_own *own = &etcd->own;
 
-	grant->retry_ms = lease_renew_at(own->sent_ms, clock_earlier(request->ttl_ms,
-								     own->granted_s * 1000));
+	grant->retry_ms = lease_renew_at(own->sent_ms,
+					 clock_earlier(request->ttl_ms, own->granted_s * 1000));
 	own->before = i;
 	own->seen = etcd->revision;
 	if (http_is_open(&etcd->watch) && own->member == etcd->at && own->counts == counts &&
@@ -467,8 +470,8 @@ static enum outcome renew_once(struct etcd_backend *etcd, const struct request *
 	return OUTCOME_ERROR;
 }
 
-enum outcome etcd_renew(struct backend *backend, const struct request *request,
-			struct grant *grant, struct error *err)
+enum outcome etcd_renew(struct backend *backend, const struct request *request, struct grant *grant,
+			struct error *err)
 {
 	struct etcd_backend *etcd = etcd_from_backend(backend);
 	struct etcd_own *own = &etcd->own;
@@ -508,8 +511,7 @@ static enum outcome remove_entry(struct etcd_backend *etcd, bool held, struct er
 	return report_lost(etcd, err);
 }
 
-enum outcome etcd_release(struct backend *backend, const struct request *request,
-			  struct error *err)
+enum outcome etcd_release(struct backend *backend, const struct request *request, struct error *err)
 {
 	struct etcd_backend *etcd = etcd_from_backend(backend);
 	struct etcd_own *own = &etcd->own;
@@ -524,7 +526,8 @@ enum outcome etcd_release(struct backend *backend, const struct request *request
 		return outcome;
 	if (outcome == OUTCOME_HELD && request->keep_ms > 0) {
 		etcd_set_text(own, request->text);
-		return move_entry(etcd, request->token, "/kept", etcd_seconds(request->keep_ms), err);
+		return move_entry(etcd, request->token, "/kept", etcd_seconds(request->keep_ms),
+				  err);
 	}
 	if (own->created)
 		outcome = remove_entry(etcd, outcome == OUTCOME_HELD, err);

@@ -5,8 +5,8 @@
  *	PREFIX/NAME/ID		value "dlock:MODE TAKEN RECORD"
  *
  * ID is the number of a lease in hex. It is made of the token and the name: a process that has the
- * token finds the key, and a request whose reply was lost can be repeated. MODE is as hold_mode_text() writes
- * it. TAKEN is when the entry began to hold or to wait, in ms since the epoch by its host's clock.
+ * token finds the key, and a request whose reply was lost can be repeated. MODE is as
+ * hold_mode_text() writes it. TAKEN is when the entry began to hold or to wait, in ms since the epoch by its host's clock.
  * Keys of `etcdctl lock` and of Go's concurrency.Mutex have no such value, and are exclusive.
  */
 #include <inttypes.h>
@@ -28,7 +28,7 @@
 
 int64_t etcd_lease(const struct etcd_own *own, const char *token, const char *purpose)
 {
-	/* With the lock's name: this token may be asked for another lock, where it holds nothing. */
+	/* With the lock's name, because a token may be tried for another lock. */
 	char *text = memory_format("%.64s%s %s", token, purpose, own->first);
 	unsigned char digest[SHA256_SIZE];
 	uint64_t number = 0;
@@ -112,7 +112,8 @@ static void read_value(struct etcd_entry *entry, char *value)
 	int at = 0;
 
 	entry->text = value;
-	if (sscanf(value, MARK "%11[0-9sx] %" SCNd64 " %n", mode, &entry->taken_ms, &at) < 2 || !at) {
+	if (sscanf(value, MARK "%11[0-9sx] %" SCNd64 " %n", mode, &entry->taken_ms, &at) < 2 ||
+	    !at) {
 		entry->mode = HOLD_EXCLUSIVE;
 		entry->foreign = true;
 		entry->taken_ms = 0;
@@ -149,12 +150,12 @@ static int compare_entries(const void *a, const void *b)
 	return p->created < q->created ? -1 : p->created > q->created;
 }
 
-void etcd_queue_read(struct etcd_backend *etcd, struct json_object *range,
-		     struct etcd_queue *queue)
+void etcd_queue_read(struct etcd_backend *etcd, struct json_object *range, struct etcd_queue *queue)
 {
 	struct json_object *kvs = etcd_get(range, "kvs");
 	const size_t count = json_object_is_type(kvs, json_type_array)
-				     ? json_object_array_length(kvs) : 0;
+				     ? json_object_array_length(kvs)
+				     : 0;
 	size_t directory;
 
 	free(etcd_decode(etcd->own.first, &directory));
@@ -167,7 +168,8 @@ void etcd_queue_read(struct etcd_backend *etcd, struct json_object *range,
 char *etcd_range(const struct etcd_own *own, uint64_t until)
 {
 	return memory_format("{\"key\":\"%s\",\"range_end\":\"%s\",\"max_create_revision\":"
-			     "\"%" PRIu64 "\"}", own->first, own->end, until);
+			     "\"%" PRIu64 "\"}",
+			     own->first, own->end, until);
 }
 
 int etcd_queue_fetch(struct etcd_backend *etcd, uint64_t until, struct etcd_queue *queue,
@@ -226,8 +228,8 @@ int etcd_extend(struct etcd_backend *etcd, int64_t lease, int64_t *ttl_s, struct
 	const uint64_t term = etcd->term ? etcd->term : UINT64_MAX;
 
 	*ttl_s = 0;
-	if (!etcd_call(etcd, "/v3/lease/keepalive", memory_format("{\"ID\":\"%" PRId64 "\"}", lease),
-		       err))
+	if (!etcd_call(etcd, "/v3/lease/keepalive",
+		       memory_format("{\"ID\":\"%" PRId64 "\"}", lease), err))
 		*ttl_s = etcd_number(etcd->reply, "result.TTL");
 	else if (etcd->code != ETCD_NOT_FOUND)
 		return -1;
@@ -241,9 +243,10 @@ int etcd_grant(struct etcd_backend *etcd, int64_t lease, int64_t ttl_s, struct e
 	const int64_t sent_ms = clock_boot_ms();
 	int64_t left_s;
 
-	if (!etcd_call(etcd, "/v3/lease/grant",
-		       memory_format("{\"TTL\":\"%" PRId64 "\",\"ID\":\"%" PRId64 "\"}", ttl_s,
-				     lease), err)) {
+	if (!etcd_call(
+		    etcd, "/v3/lease/grant",
+		    memory_format("{\"TTL\":\"%" PRId64 "\",\"ID\":\"%" PRId64 "\"}", ttl_s, lease),
+		    err)) {
 		/* A majority has granted it, so it needs no proof. */
 		note_extended(&etcd->own, sent_ms, 0, etcd_number(etcd->reply, "TTL"));
 		return 0;
@@ -257,17 +260,21 @@ int etcd_grant(struct etcd_backend *etcd, int64_t lease, int64_t ttl_s, struct e
 int etcd_revoke(struct etcd_backend *etcd, int64_t lease, struct error *err)
 {
 	return etcd_call(etcd, "/v3/lease/revoke", memory_format("{\"ID\":\"%" PRId64 "\"}", lease),
-			 err) && etcd->code != ETCD_NOT_FOUND ? -1 : 0;
+			 err) &&
+			       etcd->code != ETCD_NOT_FOUND
+		       ? -1
+		       : 0;
 }
 
 /* ---- transactions ---- */
 
 char *etcd_transaction(const char *key, uint64_t created, char *change, char *read)
 {
-	char *text = memory_format("{\"compare\":[{\"key\":\"%s\",\"target\":\"CREATE\",\"result\":"
-				   "\"EQUAL\",\"create_revision\":\"%" PRIu64 "\"}],\"success\":["
-				   "%s,{\"request_range\":%s}],\"failure\":[{\"request_range\":%s}]}",
-				   key, created, change, read, read);
+	char *text = memory_format(
+		"{\"compare\":[{\"key\":\"%s\",\"target\":\"CREATE\",\"result\":"
+		"\"EQUAL\",\"create_revision\":\"%" PRIu64 "\"}],\"success\":["
+		"%s,{\"request_range\":%s}],\"failure\":[{\"request_range\":%s}]}",
+		key, created, change, read, read);
 
 	free(change);
 	free(read);
@@ -278,9 +285,10 @@ struct json_object *etcd_last_range(const struct etcd_backend *etcd)
 {
 	struct json_object *list = etcd_get(etcd->reply, "responses");
 	size_t count = json_object_is_type(list, json_type_array) ? json_object_array_length(list)
-								   : 0;
+								  : 0;
 
-	return count ? etcd_get(json_object_array_get_idx(list, count - 1), "response_range") : NULL;
+	return count ? etcd_get(json_object_array_get_idx(list, count - 1), "response_range")
+		     : NULL;
 }
 
 char *etcd_put(const struct etcd_own *own, int64_t lease)

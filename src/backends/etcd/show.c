@@ -113,10 +113,12 @@ static int show_names(struct etcd_backend *etcd, struct rows *rows, struct error
 	next = etcd_encode(length ? etcd->prefix : "", length ? length : 1);
 	do {
 		json = memory_format("{\"key\":\"%s\",\"range_end\":\"%s\",\"keys_only\":true,"
-				     "\"limit\":\"%d\"}", next, end64, PAGE);
+				     "\"limit\":\"%d\"}",
+				     next, end64, PAGE);
 		failed = etcd_call(etcd, "/v3/kv/range", json, err);
 		kvs = failed ? NULL : etcd_get(etcd->reply, "kvs");
-		count = json_object_is_type(kvs, json_type_array) ? json_object_array_length(kvs) : 0;
+		count = json_object_is_type(kvs, json_type_array) ? json_object_array_length(kvs)
+								  : 0;
 		for (size_t i = 0; i < count; i++) {
 			const char *key = add_name(etcd, json_object_array_get_idx(kvs, i), rows);
 
@@ -169,5 +171,5 @@ enum outcome etcd_break(struct backend *backend, const char *name, const struct 
 	if (failed)
 		return OUTCOME_ERROR;
 	return json_object_get_boolean(etcd_get(etcd->reply, "succeeded")) ? OUTCOME_HELD
-									    : OUTCOME_LOST;
+									   : OUTCOME_LOST;
 }

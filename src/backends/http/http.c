@@ -124,8 +124,8 @@ void http_post(struct http_conn *conn, const char *authority, const char *path,
 {
 	conn->unsent = memory_format("POST %s HTTP/1.1\r\nHost: %s\r\n%s%s%s"
 				     "Content-Type: application/json\r\nContent-Length: %zu\r\n"
-				     "\r\n%s", path, authority,
-				     authorization ? "Authorization: " : "",
+				     "\r\n%s",
+				     path, authority, authorization ? "Authorization: " : "",
 				     authorization ? authorization : "",
 				     authorization ? "\r\n" : "", strlen(json), json);
 	conn->unsent_length = strlen(conn->unsent);
@@ -205,7 +205,8 @@ int http_call(struct http_conn *conn, int64_t deadline_ms, int cancel_fd, struct
 
 char *http_take_line(struct http_conn *conn)
 {
-	char *line = conn->body + conn->taken, *end = memchr(line, '\n', conn->length - conn->taken);
+	char *line = conn->body + conn->taken,
+	     *end = memchr(line, '\n', conn->length - conn->taken);
 
 	if (!end)
 		return NULL;

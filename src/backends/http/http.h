@@ -31,19 +31,22 @@ typedef struct http_parser http_parser_state;
 struct http_conn {
 	struct stream stream;
 	http_parser_state parser;
-	char *unsent;			/* the rest of the request; NULL: it was sent */
+	char *unsent; /* the rest of the request; NULL: it was sent */
 	size_t unsent_length;
-	char *body;			/* as far as received, with a NUL; NULL: nothing yet */
-	size_t length, taken;		/* of it, and of the lines that were taken */
-	size_t most;			/* the bound of the bytes of body that are not taken */
-	size_t received;		/* bytes since the request, or the last line */
-	bool answered;			/* the server has sent a byte of this response */
-	bool complete;			/* no response is missing */
-	bool reusable;			/* the last response leaves the connection open */
+	char *body; /* as far as received, with a NUL; NULL: nothing yet */
+	size_t length, taken; /* of it, and of the lines that were taken */
+	size_t most; /* the bound of the bytes of body that are not taken */
+	size_t received; /* bytes since the request, or the last line */
+	bool answered; /* the server has sent a byte of this response */
+	bool complete; /* no response is missing */
+	bool reusable; /* the last response leaves the connection open */
 	bool too_large;
 };
 
-#define HTTP_CLOSED { .stream = STREAM_CLOSED }
+#define HTTP_CLOSED                     \
+	{                               \
+		.stream = STREAM_CLOSED \
+	}
 
 /* Begin with fd, which the connection owns from then on. tls, host: as stream_begin(). */
 void http_begin(struct http_conn *conn, int fd, const struct tls_params *tls, const char *host);
@@ -65,8 +68,8 @@ void http_post(struct http_conn *conn, const char *authority, const char *path,
 int http_step(struct http_conn *conn, struct error *err);
 
 /*
- * http_step() until the response is complete. The wait ends at deadline_ms (CLOCK_BOOTTIME), or with
- * ERROR_CANCELLED when cancel_fd is readable. Returns 0, or -1 and sets *err as http_step().
+ * http_step() until the response is complete. The wait ends at deadline_ms (CLOCK_BOOTTIME), or
+ * with ERROR_CANCELLED when cancel_fd is readable. Returns 0, or -1 and sets *err as http_step().
  */
 int http_call(struct http_conn *conn, int64_t deadline_ms, int cancel_fd, struct error *err);
 
