@@ -19,6 +19,9 @@ ZOOKEEPER_PURE := src/backends/zookeeper/layout.c
 $(BUILD)/tests/unit/test_zk: $(call obj,$(ZOOKEEPER_PURE))
 $(BUILD)/tests/unit/test_zk_conn: $(if $(ZOOKEEPER_LIBS),$(call obj,$(ZOOKEEPER_SRC)))
 $(BUILD)/tests/unit/test_zk_conn: LIBS += $(ZOOKEEPER_LIBS) -lpthread -lm
+$(BUILD)/tests/unit/test_etcd: $(if $(ETCD_LIBS),$(call obj,$(ETCD_SRC)))
+$(BUILD)/tests/unit/test_etcd.o: ALL_CFLAGS += $(ETCD_CFLAGS)
+$(BUILD)/tests/unit/test_etcd: LIBS += $(ETCD_LIBS)
 $(BUILD)/tests/unit/test_redlock: $(call obj,src/backends/redlock/validity.c)
 $(BUILD)/tests/unit/test_mysql: $(call obj,src/backends/mysql/sql.c)
 $(BUILD)/tests/unit/test_config: $(call obj,cmd/config.c)
