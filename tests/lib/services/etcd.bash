@@ -90,7 +90,8 @@ etcd_serves() {
 		return 0
 	fi
 	printf 'GET /health HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n' >&"$fd"
-	while read -rt 2 line <&"$fd" || [[ -n $line ]]; do
+	# The last line has no end.
+	while { read -rt 2 line <&"$fd"; } 2>/dev/null || [[ -n ${line-} ]]; do
 		if [[ $line == *'"health":"true"'* ]]; then
 			exec {fd}>&-
 			return 0
