@@ -7,7 +7,7 @@
  *	struct stream stream = STREAM_CLOSED;
  *
  *	stream_begin()		takes a descriptor that is connected, or is connecting
- *	stream_reach()		at once, and then when fd is ready for wanted, until it returns 1
+ *	stream_reach()		at once, and then when fd is ready, until it returns 1
  *	stream_read(), stream_write()
  *	stream_close()
  */

@@ -136,6 +136,9 @@ struct rows {
 struct row *rows_add(struct rows *rows, bool holds, const char *text, size_t length);
 void rows_finish(struct rows *rows);
 
+/* Returns how long ago that was, in ms since the epoch, by this host's clock; -1: not known (0). */
+int64_t rows_age(int64_t since_ms);
+
 /* Returns how many waiters are before that of the token; -1: it does not wait. */
 int64_t rows_ahead(const struct rows *rows);
 

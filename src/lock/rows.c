@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "base/error.h"
 #include "base/memory.h"
 #include "base/sha256.h"
@@ -39,6 +40,13 @@ struct row *rows_add(struct rows *rows, bool holds, const char *text, size_t len
 	*row = (struct row){ .age_ms = -1, .left_ms = -1 };
 	holder_decode(&row->holder, text, length);
 	return row;
+}
+
+int64_t rows_age(int64_t since_ms)
+{
+	const int64_t now_ms = clock_wall_ms();
+
+	return since_ms <= 0 ? -1 : since_ms > now_ms ? 0 : now_ms - since_ms;
 }
 
 int64_t rows_ahead(const struct rows *rows)

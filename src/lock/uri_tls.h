@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The parameters of a URI about TLS, which are the same for each backend that uses base/stream.h. */
+/* The parameters of a URI about TLS, the same for each backend that uses base/stream.h. */
 #pragma once
 
 #include <stdbool.h>

@@ -27,7 +27,8 @@ teardown_file() {
 prepare() {
 	come_back
 	ETCD_DIR=$CLUSTER/1
-	export DLOCK_BACKEND=etcd://$(<"$CLUSTER/hosts")
+	DLOCK_BACKEND=etcd://$(<"$CLUSTER/hosts")
+	export DLOCK_BACKEND
 }
 
 # come_back: all members serve

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-# shellcheck shell=bash
+# shellcheck shell=bash disable=SC2016 # what is quoted is for the inner shell
 # What the suites of etcd share.
 
 # shellcheck source=tests/lib/services/etcd.bash
@@ -22,7 +22,7 @@ etcdctl_holds() {
 	wait_until 10 has_line "$OUT" '^holds'
 }
 
-# etcdctl_ends PID: ends its command. etcdctl itself does not heed TERM meanwhile.
+# etcdctl_ends PID: ends its command. etcdctl itself does not heed TERM before that.
 etcdctl_ends() {
 	local command
 	command=$(pgrep -P "$1")

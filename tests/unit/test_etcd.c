@@ -50,19 +50,21 @@ static void test_responses(void)
 		bool reusable;
 	} rows[] = {
 		{ "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}", "{}", 1, 200, true },
-		{ "HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 2\r\n\r\n{}", "{}", 1, 200,
-		  false },
+		{ "HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 2\r\n\r\n{}", "{}", 1,
+		  200, false },
 		{ "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n", "", 1, 200, true },
 		/* The errors of the gateway have trailers. */
 		{ "HTTP/1.1 400 Bad Request\r\nTrailer: Grpc-Trailer-Content-Type\r\n"
 		  "Transfer-Encoding: chunked\r\n\r\n3\r\n{\"a\r\n4\r\n\":1}\r\n0\r\n"
-		  "Grpc-Trailer-Content-Type: application/grpc\r\n\r\n", "{\"a\":1}", 1, 400, true },
+		  "Grpc-Trailer-Content-Type: application/grpc\r\n\r\n",
+		  "{\"a\":1}", 1, 400, true },
 		{ "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n", "{}", 0, 200,
 		  true },
 		{ "HTTP/1.1 200 OK\r\nContent-Length: 1001\r\n\r\n", "", 0, 200, true },
-		{ "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n-1\r\n", "", -1, 200, true },
-		{ "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nfffffffffffffffff\r\n", "", -1,
-		  200, true },
+		{ "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n-1\r\n", "", -1, 200,
+		  true },
+		{ "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nfffffffffffffffff\r\n", "",
+		  -1, 200, true },
 		{ "SSH-2.0-OpenSSH_9.2\r\n", "", -1, 0, true },
 	};
 
@@ -72,7 +74,8 @@ static void test_responses(void)
 			struct error err = { 0 };
 			const int server = connect_pair(&conn);
 
-			CHECK_INT(take_text(&conn, server, rows[i].text, piece, &err), rows[i].state);
+			CHECK_INT(take_text(&conn, server, rows[i].text, piece, &err),
+				  rows[i].state);
 			CHECK_STR(conn.body, rows[i].body);
 			if (rows[i].state >= 0)
 				CHECK_INT(http_status(&conn), rows[i].status);
@@ -90,8 +93,9 @@ static void test_two_responses(void)
 	struct error err = { 0 };
 	const int server = connect_pair(&conn);
 
-	CHECK_INT(take_text(&conn, server, "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}HTTP", 1000,
-			    &err), 1);
+	CHECK_INT(take_text(&conn, server, "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}HTTP",
+			    1000, &err),
+		  1);
 	CHECK_STR(conn.body, "{}");
 	CHECK_INT(conn.reusable, false);
 	http_close(&conn);
@@ -105,8 +109,11 @@ static void test_lines(void)
 	const int server = connect_pair(&conn);
 	int lines = 0;
 
-	CHECK_INT(take_text(&conn, server, "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
-			    "3\r\na\nb\r\n", 1000, &err), 0);
+	CHECK_INT(take_text(&conn, server,
+			    "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
+			    "3\r\na\nb\r\n",
+			    1000, &err),
+		  0);
 	CHECK_STR(http_take_line(&conn), "a");
 	CHECK_INT(http_take_line(&conn) == NULL, true);
 	CHECK_INT(take_text(&conn, server, "2\r\nc\n\r\n", 1, &err), 0);
@@ -116,7 +123,8 @@ static void test_lines(void)
 		if (!http_take_line(&conn))
 			break;
 	CHECK_INT(lines, 500);
-	for (lines = 0; lines < 500 && !take_text(&conn, server, "5\r\nevent\r\n", 1000, &err); lines++)
+	for (lines = 0; lines < 500 && !take_text(&conn, server, "5\r\nevent\r\n", 1000, &err);
+	     lines++)
 		;
 	CHECK_INT(lines, MOST / 5);
 	CHECK_STR(err.message, "sends a reply that is too large");
@@ -130,8 +138,14 @@ static void test_base64(void)
 	static const struct {
 		const char *text, *encoded;
 	} rows[] = {
-		{ "", "" }, { "f", "Zg==" }, { "fo", "Zm8=" }, { "foo", "Zm9v" }, { "foob", "Zm9vYg==" },
-		{ "fooba", "Zm9vYmE=" }, { "foobar", "Zm9vYmFy" }, { "\xff\xfe\xfb", "//77" },
+		{ "", "" },
+		{ "f", "Zg==" },
+		{ "fo", "Zm8=" },
+		{ "foo", "Zm9v" },
+		{ "foob", "Zm9vYg==" },
+		{ "fooba", "Zm9vYmE=" },
+		{ "foobar", "Zm9vYmFy" },
+		{ "\xff\xfe\xfb", "//77" },
 	};
 	char *text;
 	size_t length;

@@ -12,8 +12,8 @@
  * does nothing if the key is there. A lease keeps the TTL that it was granted with. Another TTL, or
  * a minimum hold, takes another lease, to which the key moves; it keeps its place.
  *
- * The lease. The leader ends leases. A new leader begins all of them anew, so they never end early,
- * with one exception: a leader that has been replaced, and has not noticed, may still answer a
+ * The lease. The leader ends leases. A new leader begins all of them again, so they never end
+ * early, with one exception: a leader that was replaced, and has not noticed, may still answer a
  * keepalive (etcd 12528, 15247). That extends nothing. So a keepalive counts only after a read or
  * write of our key, for which a majority confirms the leader. Both must be of the same term: a
  * member's term is that of the last change that it has applied, and it only grows. If it is the

@@ -22,7 +22,7 @@
 #define WATCH_AFTER_MS 20
 /* The least time between two watches, one of which has broken. */
 #define WATCH_AGAIN_MS 1000
-/* How often a step is repeated when the lease or the leader has changed meanwhile. */
+/* How often a step is repeated when the lease or the leader has changed. */
 #define MOST_TRIES     3
 
 /* ---- the watch ---- */
@@ -92,8 +92,8 @@ static bool take_line(struct etcd_backend *etcd, const char *line)
 	const size_t count = json_object_is_type(events, json_type_array)
 				     ? json_object_array_length(events)
 				     : 0;
-	/* Canceled after a compaction, or refused. */
-	bool concerns = etcd_get(message, "result.canceled") || !etcd_get(message, "result");
+	/* Canceled, because what it asks for was compacted. */
+	bool concerns = etcd_get(message, "result.canceled");
 
 	for (size_t i = 0; i < count; i++)
 		concerns |= take_deletion(etcd, json_object_array_get_idx(events, i));
@@ -176,6 +176,12 @@ static const char *name_ttl(int64_t ttl_s, char purpose[static TEXT_DIGITS_SIZE 
 
 /* ---- acquiring ---- */
 
+/* When to extend the lease of a waiter, which may be shorter than it asked for. */
+static int64_t renew_at(const struct etcd_own *own, const struct request *request)
+{
+	return lease_renew_at(own->sent_ms, clock_earlier(request->ttl_ms, own->granted_s * 1000));
+}
+
 /* Extend the lease of a waiter when it is time, or grant one. */
 static int ensure_lease(struct etcd_backend *etcd, const struct request *request, struct error *err)
 {
@@ -183,7 +189,7 @@ static int ensure_lease(struct etcd_backend *etcd, const struct request *request
 	int64_t ttl_s = 0;
 	int ended = 1;
 
-	if (own->lease && clock_boot_ms() < lease_renew_at(own->sent_ms, request->ttl_ms))
+	if (own->lease && clock_boot_ms() < renew_at(own, request))
 		return 0;
 	if (own->lease && etcd_extend(etcd, own->lease, &ttl_s, err))
 		return -1;
@@ -285,8 +291,7 @@ static enum outcome wait_turn(struct etcd_backend *etcd, const struct request *r
 	const bool counts = request->mode == HOLD_SLOT && blocker->mode == HOLD_SLOT;
 	struct etcd_own *own = &etcd->own;
 
-	grant->retry_ms = lease_renew_at(own->sent_ms,
-					 clock_earlier(request->ttl_ms, own->granted_s * 1000));
+	grant->retry_ms = renew_at(own, request);
 	own->before = i;
 	own->seen = etcd->revision;
 	if (http_is_open(&etcd->watch) && own->member == etcd->at && own->counts == counts &&

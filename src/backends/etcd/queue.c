@@ -6,7 +6,9 @@
  *
  * ID is the number of a lease in hex. It is made of the token and the name: a process that has the
  * token finds the key, and a request whose reply was lost can be repeated. MODE is as
- * hold_mode_text() writes it. TAKEN is when the entry began to hold or to wait, in ms since the epoch by its host's clock.
+ * hold_mode_text() writes it. TAKEN is when the entry began to hold or to wait, in ms since the
+ * epoch by its host's clock.
+ *
  * Keys of `etcdctl lock` and of Go's concurrency.Mutex have no such value, and are exclusive.
  */
 #include <inttypes.h>
@@ -21,6 +23,7 @@
 #include "base/text.h"
 #include "etcd.h"
 #include "lock/hold.h"
+#include "lock/lease.h"
 
 #define MARK "dlock:"
 
@@ -218,7 +221,7 @@ static void note_extended(struct etcd_own *own, int64_t sent_ms, uint64_t term, 
 {
 	own->sent_ms = sent_ms;
 	own->sent_term = term;
-	own->granted_s = ttl_s;
+	own->granted_s = clock_earlier(ttl_s, LEASE_SHOWN_MS / 1000);
 }
 
 int etcd_extend(struct etcd_backend *etcd, int64_t lease, int64_t *ttl_s, struct error *err)
@@ -248,8 +251,9 @@ int etcd_grant(struct etcd_backend *etcd, int64_t lease, int64_t ttl_s, struct e
 		    memory_format("{\"TTL\":\"%" PRId64 "\",\"ID\":\"%" PRId64 "\"}", ttl_s, lease),
 		    err)) {
 		/* A majority has granted it, so it needs no proof. */
-		note_extended(&etcd->own, sent_ms, 0, etcd_number(etcd->reply, "TTL"));
-		return 0;
+		left_s = etcd_number(etcd->reply, "TTL");
+		note_extended(&etcd->own, sent_ms, 0, left_s);
+		return left_s <= 0;
 	}
 	if (etcd->code != ETCD_EXISTS)
 		return -1;

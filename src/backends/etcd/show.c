@@ -10,6 +10,7 @@
 #include "base/memory.h"
 #include "base/text.h"
 #include "etcd.h"
+#include "lock/lease.h"
 
 /* Keys that are read at once for the names of all locks. */
 #define PAGE 10000
@@ -28,14 +29,9 @@ static int64_t read_left(struct etcd_backend *etcd, int64_t lease)
 	json = memory_format("{\"ID\":\"%" PRId64 "\"}", lease);
 	if (etcd_call(etcd, "/v3/lease/timetolive", json, &ignored))
 		return -1;
-	return etcd_number(etcd->reply, "grantedTTL") ? etcd_number(etcd->reply, "TTL") * 1000 : -1;
-}
-
-static int64_t age_of(int64_t since_ms)
-{
-	const int64_t age_ms = clock_wall_ms() - since_ms;
-
-	return !since_ms ? -1 : age_ms < 0 ? 0 : age_ms;
+	if (!etcd_number(etcd->reply, "grantedTTL"))
+		return -1;
+	return clock_earlier(etcd_number(etcd->reply, "TTL"), LEASE_SHOWN_MS / 1000) * 1000;
 }
 
 static void add_row(struct rows *rows, const struct etcd_entry *entry, const char *id, bool holds)
@@ -54,7 +50,7 @@ static void add_row(struct rows *rows, const struct etcd_entry *entry, const cha
 	row->mine = !strcmp(entry->id, id);
 	row->mode = entry->mode;
 	row->slots = entry->slots;
-	row->age_ms = age_of(entry->taken_ms);
+	row->age_ms = rows_age(entry->taken_ms);
 	row->fence = holds ? entry->created : 0;
 	if (row->fence > rows->fence)
 		rows->fence = row->fence;

@@ -57,14 +57,6 @@ static void describe_foreign(const struct zk_entry *entry, const struct zk_call 
 		 (unsigned long long)data->stat.ephemeralOwner);
 }
 
-/* Returns how long ago that was, by this host's clock; -1: not known. */
-static int64_t age_of(int64_t since_ms)
-{
-	const int64_t age_ms = clock_wall_ms() - since_ms;
-
-	return !since_ms ? -1 : age_ms < 0 ? 0 : age_ms;
-}
-
 static void add_row(struct rows *rows, const struct zk_entry *entry, const char *uuid, bool holds)
 {
 	static char no_data[] = "taken=0&";
@@ -80,7 +72,7 @@ static void add_row(struct rows *rows, const struct zk_entry *entry, const char 
 	row->mine = record.mine || zk_entry_has_uuid(entry, uuid);
 	row->mode = entry->mode;
 	row->slots = entry->slots;
-	row->age_ms = age_of(holds && record.taken_ms ? record.taken_ms : data->stat.ctime);
+	row->age_ms = rows_age(holds && record.taken_ms ? record.taken_ms : data->stat.ctime);
 	row->fence = holds ? (uint64_t)data->stat.czxid : 0;
 	if (row->fence > rows->fence)
 		rows->fence = row->fence;

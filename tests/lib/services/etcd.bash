@@ -110,7 +110,7 @@ etcd_settled() {
 # as ETCD_DIR and ETCD_SERVER_PORT.
 etcd_for_file() {
 	export ETCD_DIR=$BATS_FILE_TMPDIR/etcd
-	etcd_start "$ETCD_DIR" "$@"
+	etcd_start "$ETCD_DIR"
 	ETCD_SERVER_PORT=$(<"$ETCD_DIR/port")
 	export ETCD_SERVER_PORT
 }
