@@ -108,7 +108,7 @@ finds() {
 # bats test_tags=deeper
 @test "etcd" {
 	private_etcd
-	agrees -g "$P_URI"
+	agrees -eg "$P_URI"
 }
 
 # bats test_tags=deeper

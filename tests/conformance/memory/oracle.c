@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * oracle [-gsu] URI MEMORY: plays random sequences of calls on a backend and on the backend in
+ * oracle [-egsu] URI MEMORY: plays random sequences of calls on a backend and on the backend in
  * memory (memory.c), through the contract of lock/backend.h, and compares what comes of each call,
  * and the rows after it. A difference is printed as the shortest sequence that shows it.
  * oracle -m SOCKET [FAULT] is the process that has the memory.
  *
+ *	-e	entries: a fence is given when a client enters the queue, as with a session.
  *	-u	unordered: the backend has no queue, and shows no waiters. Two clients never
  *		wait at once, and nobody asks for the lock while one waits.
  *	-g	ghosts: what a client had that has died stays for a while, also that of a session.
@@ -110,7 +111,7 @@ struct side {
 };
 
 static struct side memory, real;
-static bool unordered, ghosts, sleepers;
+static bool entries, unordered, ghosts, sleepers;
 
 static void give_up(const struct side *side, const char *what)
 {
@@ -175,12 +176,12 @@ static void interrupt_sleep(int every_us)
 }
 
 /*
- * Does a new fence grow? That of a session is given when the client enters the queue, and waiters
- * that may hold at once hold in any order.
+ * Does a new fence grow? With a session or -e it is given when the client enters the queue, and
+ * waiters that may hold at once hold in any order.
  */
 static bool fence_grows(struct side *side, enum hold_mode mode, uint64_t fence)
 {
-	if (!real.observer->session || mode == HOLD_EXCLUSIVE || mode != side->mode)
+	if (!(real.observer->session || entries) || mode == HOLD_EXCLUSIVE || mode != side->mode)
 		side->other_fence = side->fence;
 	side->mode = mode;
 	if (fence > side->fence)
@@ -627,16 +628,17 @@ int main(int argc, char *argv[])
 	const struct sigaction action = { .sa_handler = ignore_signal };
 	int option, differ = 0;
 
-	while ((option = getopt(argc, argv, "gmsu")) >= 0) {
+	while ((option = getopt(argc, argv, "egmsu")) >= 0) {
 		if (option == 'm')
 			return memory_serve(argv[optind],
 					    argc > optind + 1 ? argv[optind + 1] : "");
+		entries = entries || option == 'e';
 		unordered = unordered || option == 'u';
 		ghosts = ghosts || option == 'g';
 		sleepers = sleepers || option == 's';
 	}
 	if (argc != optind + 2) {
-		fprintf(stderr, "usage: oracle [-gsu] URI MEMORY | oracle -m SOCKET [FAULT]\n");
+		fprintf(stderr, "usage: oracle [-egsu] URI MEMORY | oracle -m SOCKET [FAULT]\n");
 		return 2;
 	}
 	open_side(&real, argv[optind]);
