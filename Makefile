@@ -37,6 +37,7 @@ WITH_REDIS ?= yes
 WITH_TLS ?= yes
 WITH_ZOOKEEPER ?= yes
 WITH_MYSQL ?= yes
+WITH_POSTGRES ?= yes
 SHARED ?= no
 FUZZ_SECONDS ?= 60
 FUZZ_CC ?= clang
@@ -129,6 +130,14 @@ else
 ALL_CPPFLAGS += -DWITHOUT_MYSQL
 endif
 
+ifeq ($(WITH_POSTGRES),yes)
+MODULES += $(BUILD)/dlock-postgres.so
+POSTGRES_CFLAGS := $(shell $(PKG_CONFIG) --cflags libpq)
+POSTGRES_LIBS := $(shell $(PKG_CONFIG) --libs libpq)
+else
+ALL_CPPFLAGS += -DWITHOUT_POSTGRES
+endif
+
 ifeq ($(WITH_ZOOKEEPER),yes)
 MODULES += $(BUILD)/dlock-zookeeper.so
 ZOOKEEPER_LIBS := $(or $(call have_archive,libzookeeper_mt.a),-lzookeeper_mt)
@@ -153,6 +162,8 @@ TLS_SRC := $(wildcard src/backends/redis/tls/*.c)
 ZOOKEEPER_SRC := $(wildcard src/backends/zookeeper/*.c)
 MYSQL_SRC := $(wildcard src/backends/mysql/*.c)
 MYSQL_SQL := $(wildcard src/backends/mysql/sql/*.sql)
+POSTGRES_SRC := $(wildcard src/backends/postgres/*.c)
+SQL_SRC := src/backends/sql/sql.c
 .PHONY: all demo html install uninstall clean dist deb rpm release FORCE
 all: $(BUILD)/dlock $(MODULES) $(BUILD)/modules.loaded
 
@@ -174,8 +185,8 @@ define keep
 endef
 
 # What the compiler and the linker are told.
-compile_FLAGS := $(CC) $(ALL_CPPFLAGS) $(ALL_CFLAGS) $(HIREDIS_CFLAGS) $(TLS_CFLAGS) $(MYSQL_CFLAGS)
-link_FLAGS := $(CC) $(ALL_CFLAGS) $(ALL_LDFLAGS) $(LIBS) $(TLS_LIBS) $(MYSQL_LIBS) $(ZOOKEEPER_LIBS)
+compile_FLAGS := $(CC) $(ALL_CPPFLAGS) $(ALL_CFLAGS) $(HIREDIS_CFLAGS) $(TLS_CFLAGS) $(MYSQL_CFLAGS) $(POSTGRES_CFLAGS)
+link_FLAGS := $(CC) $(ALL_CFLAGS) $(ALL_LDFLAGS) $(LIBS) $(TLS_LIBS) $(MYSQL_LIBS) $(ZOOKEEPER_LIBS) $(POSTGRES_LIBS)
 $(BUILD)/%.flags: FORCE
 	$(call keep,$($*_FLAGS))
 compiled = $(BUILD)/compile.flags | $(BUILD)/packages
@@ -257,23 +268,25 @@ $(BUILD)/dlock-tls.so: $(call obj,$(TLS_SRC)) src/backends/module.map $(BUILD)/l
 	$(call say,LD,$@) $(CC) $(ALL_CFLAGS) $(ALL_LDFLAGS) -shared -o $@ $(linked) $(TLS_LIBS) \
 		-Wl,--version-script=src/backends/module.map
 
-$(BUILD)/dlock-mysql.so: $(call obj,$(MYSQL_SRC)) $(BUILD)/gen/mysql_texts.o \
+# Backends of SQL servers: their texts, and the part that they share.
+define sql_backend
+$(BUILD)/dlock-$(1).so: $(call obj,$($(2)_SRC) $(SQL_SRC)) $(BUILD)/gen/$(1)_texts.o \
 		src/backends/module.map $(BUILD)/link.flags
-	$(call say,LD,$@) $(CC) $(ALL_CFLAGS) $(ALL_LDFLAGS) -shared -o $@ $(linked) $(MYSQL_LIBS) \
+	$$(call say,LD,$$@) $$(CC) $$(ALL_CFLAGS) $$(ALL_LDFLAGS) -shared -o $$@ $$(linked) $$($(2)_LIBS) \
 		-Wl,--version-script=src/backends/module.map
-
-$(BUILD)/gen/mysql_texts.c: src/backends/mysql/sql/embed.sh $(MYSQL_SQL)
-	@mkdir -p $(@D)
-	$(call say,GEN,$@) sh src/backends/mysql/sql/embed.sh $(MYSQL_SQL) >$@.new && mv $@.new $@
-
-$(BUILD)/gen/mysql_texts.h: src/backends/mysql/sql/embed.sh $(MYSQL_SQL)
-	@mkdir -p $(@D)
-	$(call say,GEN,$@) sh src/backends/mysql/sql/embed.sh -h $(MYSQL_SQL) >$@.new && mv $@.new $@
-
-$(BUILD)/gen/mysql_texts.o: $(BUILD)/gen/mysql_texts.c $(BUILD)/gen/mysql_texts.h $(compiled)
-	$(call say,CC,$<) $(CC) $(ALL_CPPFLAGS) $(ALL_CFLAGS) -c -o $@ $<
-$(call obj,$(MYSQL_SRC)): $(BUILD)/gen/mysql_texts.h
-$(call obj,$(MYSQL_SRC)): ALL_CFLAGS += $(MYSQL_CFLAGS)
+$(BUILD)/gen/$(1)_texts.c: src/backends/sql/embed.sh $(wildcard src/backends/$(1)/sql/*.sql)
+	@mkdir -p $$(@D)
+	$$(call say,GEN,$$@) sh $$< $(1) $$(filter %.sql,$$^) >$$@.new && mv $$@.new $$@
+$(BUILD)/gen/$(1)_texts.h: src/backends/sql/embed.sh $(wildcard src/backends/$(1)/sql/*.sql)
+	@mkdir -p $$(@D)
+	$$(call say,GEN,$$@) sh $$< -h $$(filter %.sql,$$^) >$$@.new && mv $$@.new $$@
+$(BUILD)/gen/$(1)_texts.o: $(BUILD)/gen/$(1)_texts.c $(BUILD)/gen/$(1)_texts.h $$(compiled)
+	$$(call say,CC,$$<) $$(CC) $$(ALL_CPPFLAGS) $$(ALL_CFLAGS) -c -o $$@ $$<
+$(call obj,$($(2)_SRC)): $(BUILD)/gen/$(1)_texts.h
+$(call obj,$($(2)_SRC)): ALL_CFLAGS += $$($(2)_CFLAGS)
+endef
+$(eval $(call sql_backend,mysql,MYSQL))
+$(eval $(call sql_backend,postgres,POSTGRES))
 
 $(BUILD)/%.o: %.c $(compiled)
 	@mkdir -p $(@D)

@@ -20,7 +20,7 @@ $(BUILD)/tests/unit/test_zk: $(call obj,$(ZOOKEEPER_PURE))
 $(BUILD)/tests/unit/test_zk_conn: $(if $(ZOOKEEPER_LIBS),$(call obj,$(ZOOKEEPER_SRC)))
 $(BUILD)/tests/unit/test_zk_conn: LIBS += $(ZOOKEEPER_LIBS) -lpthread -lm
 $(BUILD)/tests/unit/test_redlock: $(call obj,src/backends/redlock/validity.c)
-$(BUILD)/tests/unit/test_mysql: $(call obj,src/backends/mysql/sql.c)
+$(BUILD)/tests/unit/test_mysql: $(call obj,$(SQL_SRC))
 $(BUILD)/tests/unit/test_config: $(call obj,cmd/config.c)
 $(BUILD)/tests/unit/%: $(BUILD)/tests/unit/%.o $(call obj,$(ENGINE_SRC)) $(REDIS_OBJ) \
 		$(BUILD)/link.flags

@@ -113,7 +113,7 @@ static int make_plan(const struct mysql_backend *my, char **plan, struct error *
 	text = memory_format("USE {database};\n%s"
 			     "-- For the account that holds locks, wherever it comes from:\n%s",
 			     my->strategy->tables, my->strategy->grants);
-	*plan = sql_format(text, values);
+	*plan = sql_format(&mysql_dialect, text, values);
 	assert(*plan);
 	free(text);
 	return 0;

@@ -19,6 +19,17 @@
 
 /* ---- values ---- */
 
+/* A hexadecimal literal means the same in every character set and sql_mode. */
+static void put_bytes(FILE *out, const unsigned char *bytes, size_t length)
+{
+	fputs("X'", out);
+	for (size_t i = 0; i < length; i++)
+		fprintf(out, "%02x", bytes[i]);
+	putc('\'', out);
+}
+
+const struct sql_dialect mysql_dialect = { put_bytes, '`' };
+
 void call_begin(struct call *call, struct mysql_backend *my, struct mysql_conn *conn,
 		const struct request *request)
 {
@@ -65,7 +76,7 @@ void call_set(struct call *call, struct sql_value value)
 int mysql_start(struct mysql_conn *conn, const char *sql, const struct sql_value values[],
 		struct error *err)
 {
-	char *text = sql_format(sql, values);
+	char *text = sql_format(&mysql_dialect, sql, values);
 
 	assert(text);
 	return mysql_conn_send(conn, text, err);

@@ -14,10 +14,12 @@
 #include "base/sha256.h"
 #include "lock/hold.h"
 #include "conn.h"
-#include "sql.h"
+#include "../sql/sql.h"
 
 /* The statements of sql/NAME.sql, made by embed.sh. */
 #include "mysql_texts.h"
+
+extern const struct sql_dialect mysql_dialect;
 
 struct call;
 struct door_kind;
