@@ -17,8 +17,8 @@
 # The rules for tests are in tests/rules.mk.
 #
 # V=1 shows commands. SANITIZE=address,undefined builds with sanitizers, into a
-# directory of its own. WITH_REDIS=no, WITH_ZOOKEEPER=no, WITH_MYSQL=no leave a backend out,
-# WITH_TLS=no what rediss: and ?tls=yes need. SHARED=yes links shared libraries only, and no
+# directory of its own. WITH_REDIS=no, WITH_ZOOKEEPER=no, WITH_MYSQL=no, WITH_POSTGRES=no leave a
+# backend out, WITH_TLS=no what rediss: and ?tls=yes need. SHARED=yes links shared libraries only, and no
 # archives. What depends on these, on CFLAGS or on a directory is made again when they change.
 
 PREFIX ?= /usr/local
@@ -147,7 +147,8 @@ endif
 
 # What tests/packages knows of.
 PACKAGES := compiler $(if $(LIBS),redis) $(if $(TLS_LIBS),tls) $(if $(ZOOKEEPER_LIBS),zookeeper) \
-	$(if $(filter yes,$(WITH_MYSQL)),mysql $(if $(filter yes,$(SHARED)),,archives))
+	$(if $(filter yes,$(WITH_MYSQL)),mysql $(if $(filter yes,$(SHARED)),,archives)) \
+	$(if $(filter yes,$(WITH_POSTGRES)),postgres)
 
 obj = $(patsubst %.c,$(BUILD)/%.o,$(1))
 CMD_SRC := $(wildcard cmd/*.c)
@@ -161,9 +162,8 @@ endif
 TLS_SRC := $(wildcard src/backends/redis/tls/*.c)
 ZOOKEEPER_SRC := $(wildcard src/backends/zookeeper/*.c)
 MYSQL_SRC := $(wildcard src/backends/mysql/*.c)
-MYSQL_SQL := $(wildcard src/backends/mysql/sql/*.sql)
 POSTGRES_SRC := $(wildcard src/backends/postgres/*.c)
-SQL_SRC := src/backends/sql/sql.c
+SQL_SRC := $(wildcard src/backends/sql/*.c)
 .PHONY: all demo html install uninstall clean dist deb rpm release FORCE
 all: $(BUILD)/dlock $(MODULES) $(BUILD)/modules.loaded
 
@@ -226,7 +226,8 @@ $(BUILD)/dlock-zookeeper.so: $(call obj,$(ZOOKEEPER_SRC)) $(BUILD)/link.flags
 # One file for every machine. Each module is an object with its library, of which only the table is
 # visible: libraries have equal names. No PIE, because to relocate the tables of OpenSSL takes a
 # tenth of a run. What the libraries demand of those who pass them on is in the file beside it.
-LINKED := $(patsubst $(BUILD)/dlock-%.so,%,$(MODULES))
+# Debian has no archive of all that libpq needs.
+LINKED := $(filter-out postgres,$(patsubst $(BUILD)/dlock-%.so,%,$(MODULES)))
 STATIC_LIBS = $(LIBS) -lssl $(or $(shell $(PKG_CONFIG) --static --libs-only-l libcrypto),-lcrypto) \
 	$(if $(filter mysql,$(LINKED)),-lz) -lm
 .PHONY: static
@@ -234,7 +235,7 @@ static: $(BUILD)/dlock-static $(BUILD)/dlock-static.LICENSES
 $(BUILD)/static/tls.o: $(call obj,$(TLS_SRC))
 $(BUILD)/static/zookeeper.o: $(call obj,$(ZOOKEEPER_SRC))
 $(BUILD)/static/zookeeper.o: LIBRARY = $(call archive,libzookeeper_mt.a)
-$(BUILD)/static/mysql.o: $(call obj,$(MYSQL_SRC)) $(BUILD)/gen/mysql_texts.o
+$(BUILD)/static/mysql.o: $(call obj,$(MYSQL_SRC) $(SQL_SRC)) $(BUILD)/gen/mysql_texts.o
 $(BUILD)/static/mysql.o: LIBRARY = $(call archive,libmariadb.a)
 $(LINKED:%=$(BUILD)/static/%.o): $(BUILD)/link.flags
 	@mkdir -p $(@D)
@@ -274,12 +275,12 @@ $(BUILD)/dlock-$(1).so: $(call obj,$($(2)_SRC) $(SQL_SRC)) $(BUILD)/gen/$(1)_tex
 		src/backends/module.map $(BUILD)/link.flags
 	$$(call say,LD,$$@) $$(CC) $$(ALL_CFLAGS) $$(ALL_LDFLAGS) -shared -o $$@ $$(linked) $$($(2)_LIBS) \
 		-Wl,--version-script=src/backends/module.map
-$(BUILD)/gen/$(1)_texts.c: src/backends/sql/embed.sh $(wildcard src/backends/$(1)/sql/*.sql)
+$(BUILD)/gen/$(1)_texts.c: src/backends/sql/embed.sh $(wildcard src/backends/$(1)/*.c src/backends/$(1)/sql/*.sql)
 	@mkdir -p $$(@D)
-	$$(call say,GEN,$$@) sh $$< $(1) $$(filter %.sql,$$^) >$$@.new && mv $$@.new $$@
+	$$(call say,GEN,$$@) sh $$< $(1) src/backends/$(1) >$$@.new && mv $$@.new $$@
 $(BUILD)/gen/$(1)_texts.h: src/backends/sql/embed.sh $(wildcard src/backends/$(1)/sql/*.sql)
 	@mkdir -p $$(@D)
-	$$(call say,GEN,$$@) sh $$< -h $$(filter %.sql,$$^) >$$@.new && mv $$@.new $$@
+	$$(call say,GEN,$$@) sh $$< -h src/backends/$(1) >$$@.new && mv $$@.new $$@
 $(BUILD)/gen/$(1)_texts.o: $(BUILD)/gen/$(1)_texts.c $(BUILD)/gen/$(1)_texts.h $$(compiled)
 	$$(call say,CC,$$<) $$(CC) $$(ALL_CPPFLAGS) $$(ALL_CFLAGS) -c -o $$@ $$<
 $(call obj,$($(2)_SRC)): $(BUILD)/gen/$(1)_texts.h

@@ -4,11 +4,11 @@
  * (sql/entries.sql). A waiter listens for a notification. A release removes the entry and notifies
  * the first two waiters in one transaction.
  *
- * The steps of tests/model/line.pml: try and take are the statements of these names; the second one
- * also removes a late waiter. release is that of this name, which wakes.
+ * The steps of tests/model/line.pml: try and take are the statements of these names; take also
+ * removes a late waiter. release is the statement of this name, which wakes.
  */
-#include "lock.h"
-
+#include <errno.h>
+#include <inttypes.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,83 +16,113 @@
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "postgres.h"
 
 /* The time for which a waiter counts as alive after each of its requests. */
 #define ALIVE "interval '20 s'"
 
 /* ---- requests ---- */
 
-static void begin_call(struct call *call, struct postgres_backend *pg, const struct request *request)
+/* Set the values of the server's lock behind the entry. */
+static void set_door(struct postgres_backend *pg, struct call *call)
+{
+	const struct request *request = call->request;
+	struct sql_value *const values = call->values;
+	const bool there = pg->strategy->door;
+	/* break_hold() has no token, and no session that has the lock. */
+	const bool mine = there && request->token;
+
+	sql_set(values, SQL_PART("settings", mine && request->ttl_ms ? sql_advisory_settings : ""));
+	sql_set(values, SQL_INT("idle", request->ttl_ms));
+	sql_set(values, SQL_PART("suffix", request->mode == HOLD_SHARED ? "_shared" : ""));
+	sql_set(values, SQL_PART("door", mine ? sql_advisory_pass : "true"));
+	sql_set(values, SQL_PART("proof", mine ? sql_advisory_prove : "true"));
+	sql_set(values, SQL_PART("open", mine ? sql_advisory_open : "NULL"));
+	sql_set(values, SQL_PART("there", there ? sql_advisory_there : "1"));
+	sql_set(values, SQL_PART("strangers", there ? sql_advisory_strangers : ""));
+}
+
+void call_begin(struct call *call, struct postgres_backend *pg, const struct request *request)
 {
 	struct sql_value *const values = call->values;
-	const bool shared = request->mode == HOLD_SHARED, listens = request->queue && !pg->conn.listens;
-	const bool door = pg->door && request->token;
+	const char *text = request->text;
 
 	call->request = request;
 	if (request->token)
 		row_id(request->token, pg->id);
-	snprintf(call->ttl, sizeof(call->ttl), "%lld * interval '1 ms'",
-		 (long long)(request->keep_ms ? request->keep_ms : request->ttl_ms));
-	snprintf(call->listen, sizeof(call->listen), "LISTEN dlock_%.32s;", pg->id);
+	snprintf(call->ttl, sizeof(call->ttl), "%" PRId64 " * interval '1 ms'",
+		 request->keep_ms ? request->keep_ms : request->ttl_ms);
 	values[0] = SQL_LAST;
-	sql_set(values, SQL_TEXT("strategy", pg->door ? "advisory" : "lease"));
+	sql_set(values, SQL_TEXT("strategy", pg->strategy->name));
 	sql_set(values, SQL_TEXT("name", request->name ? request->name : ""));
 	sql_set(values, SQL_TEXT("token", pg->id));
-	sql_set(values, request->text ? SQL_TEXT("owner", request->text) : SQL_PART("owner", "NULL"));
-	sql_set(values, SQL_INT("mode", shared ? -1 : request->mode == HOLD_SLOT ? request->slots : 0));
+	sql_set(values, text ? SQL_TEXT("owner", text) : SQL_PART("owner", "NULL"));
+	sql_set(values, SQL_INT("mode", sql_mode(request)));
 	sql_set(values, SQL_PART("ttl", call->ttl));
-	sql_set(values, SQL_INT("idle", request->ttl_ms));
+	sql_set(values, SQL_INT("keep", request->keep_ms));
 	sql_set(values, SQL_PART("alive", ALIVE));
 	sql_set(values, SQL_INT("patience", HOLD_LATE_MS));
 	sql_set(values, SQL_PART("queue", request->queue ? "true" : "false"));
 	sql_set(values, SQL_TEXT("late", ""));
 	/* With another record, the lease may end before the time that waiters know. */
-	sql_set(values, SQL_PART("wakes", request->text ? sql_wake : ""));
-	sql_set(values, SQL_PART("listen", listens ? call->listen : ""));
-	sql_set(values, SQL_PART("settings", door && request->ttl_ms ? sql_advisory_settings : ""));
-	sql_set(values, SQL_PART("door", !door ? "true" : shared ? sql_advisory_door_shared : sql_advisory_door));
-	sql_set(values, SQL_PART("proof", door ? sql_advisory_proof : "true"));
-	sql_set(values, SQL_PART("open", !door ? "true" : shared ? sql_advisory_open_shared : sql_advisory_open));
-	sql_set(values, SQL_PART("strangers", pg->door ? sql_advisory_strangers : ""));
+	sql_set(values, SQL_PART("wakes", text ? sql_wake : ""));
+	set_door(pg, call);
 }
 
 static bool is_missing(const struct postgres_conn *conn)
 {
-	return !strcmp(conn->state, "42P01");
+	return conn->code == POSTGRES_NO_TABLE;
+}
+
+static int64_t get_number(const PGresult *rows, int column)
+{
+	return sql_number(postgres_column(rows, 0, column));
+}
+
+/* Is a column of the first row true? */
+static bool is_set(const PGresult *rows, int column)
+{
+	const char *value = postgres_column(rows, 0, column);
+
+	return value && value[0] == 't';
 }
 
 int postgres_make_tables(struct postgres_backend *pg, struct error *err)
 {
-	struct sql_value none[2] = { SQL_LAST };
+	struct sql_value values[SQL_VALUES] = { SQL_PART("create", pg->strategy->tables), SQL_LAST };
 	PGresult *rows;
+	int failed = postgres_run(&pg->conn, sql_make_tables, values, &rows, err);
 
-	/* Two clients that make a table at once collide in the catalogue (23505, 42P07). */
-	for (int tries = 0; tries < 3; tries++) {
-		if (!postgres_run(&pg->conn, sql_tables, none, &rows, err))
-			return 0;
-		if (strncmp(pg->conn.state, "23", 2) != 0 && strcmp(pg->conn.state, "42P07") != 0)
-			break;
-	}
-	return -1;
+	PQclear(rows);
+	return failed;
 }
 
-/* Run a statement that changes a hold. HELD: it has changed one. */
+/* The columns of statements that change a hold. */
+enum change {
+	CHANGED,		/* whether it was a hold */
+	PID,			/* the server's process of its connection */
+	TAKEN_MS,		/* a clock that was set back keeps it taken for so long */
+};
+
+/* Run a statement that changes a hold. HELD: it has changed one. *pid: that of its connection. */
 static enum outcome change_hold(struct postgres_backend *pg, struct call *call, const char *sql,
-				struct error *err)
+				int64_t *pid, struct error *err)
 {
 	PGresult *rows;
-	int64_t changed;
+	int64_t changed, taken_ms;
 
+	*pid = 0;
 	if (postgres_run(&pg->conn, sql, call->values, &rows, err))
 		return is_missing(&pg->conn) ? OUTCOME_LOST : OUTCOME_ERROR;
-	changed = postgres_number(rows, 0);
-	pg->pid = postgres_number(rows, 1);
+	changed = get_number(rows, CHANGED);
+	*pid = get_number(rows, PID);
+	taken_ms = get_number(rows, TAKEN_MS);
 	PQclear(rows);
-	if (changed)
-		return OUTCOME_HELD;
-	error_set(err, ERROR_REFUSED, 0, "%s: this hold has ended, or somebody else has it now",
-		  pg->address.label);
-	return OUTCOME_LOST;
+	if (!changed)
+		return sql_lost(pg->conn.hosts.label, err);
+	if (taken_ms)
+		sql_warn_taken(pg->conn.hosts.label, taken_ms, err);
+	return OUTCOME_HELD;
 }
 
 /* ---- renewing and releasing ---- */
@@ -101,19 +131,23 @@ enum outcome postgres_renew(struct backend *backend, const struct request *reque
 			    struct grant *grant, struct error *err)
 {
 	struct postgres_backend *pg = postgres_from_backend(backend);
+	const bool door = pg->strategy->door;
 	struct request entry = *request;
 	enum outcome outcome;
 	struct call call;
+	int64_t pid;
 
+	if (door && !pg->conn.session)
+		return sql_lost(pg->conn.hosts.label, err);
 	/* The server ends an idle connection after the TTL of the acquisition. */
-	if (pg->door)
+	if (door)
 		entry.ttl_ms = pg->idle_ms;
 	grant->fence = pg->fence;
 	grant->ttl_ms = entry.ttl_ms;
-	begin_call(&call, pg, &entry);
-	outcome = change_hold(pg, &call, sql_renew, err);
+	call_begin(&call, pg, &entry);
+	outcome = change_hold(pg, &call, pg->strategy->statements->renew_sql, &pid, err);
 	/* The lock of the server ends with its connection. */
-	return outcome == OUTCOME_ERROR && pg->door && !pg->conn.pg ? OUTCOME_LOST : outcome;
+	return outcome == OUTCOME_ERROR && door && !pg->conn.pg ? OUTCOME_LOST : outcome;
 }
 
 /* End a request that still runs on a closed connection: it could take a lock after its release. */
@@ -132,19 +166,27 @@ enum outcome postgres_release(struct backend *backend, const struct request *req
 			      struct error *err)
 {
 	struct postgres_backend *pg = postgres_from_backend(backend);
-	const bool had = pg->conn.session;
+	const struct sql_statements *statements = pg->strategy->statements;
+	const bool had = pg->conn.session, kept = request->keep_ms && statements->try_sql;
+	const char *sql = kept ? statements->renew_sql : statements->release_sql;
 	enum outcome outcome;
 	struct call call;
+	int64_t pid;
+	bool ended;
 
-	pg->waits = pg->conn.session = pg->base.resent = false;
-	begin_call(&call, pg, request);
+	pg->waits = false;
+	pg->conn.channel[0] = '\0';
+	call_begin(&call, pg, request);
 	end_stale(pg, &call);
-	pg->base.resent = false;
-	outcome = change_hold(pg, &call, request->keep_ms ? sql_renew : sql_release, err);
-	/* The end of the connection frees a lock whose entry is gone. */
-	if (had && outcome != OUTCOME_HELD)
-		postgres_close(&pg->conn);
-	return outcome;
+	backend->resent = false;
+	outcome = change_hold(pg, &call, sql, &pid, err);
+	pg->conn.session = false;
+	if (!had || outcome == OUTCOME_HELD)
+		return outcome;
+	/* The end of the connection frees the lock of the server. Its entry is still there. */
+	ended = !pg->conn.pg;
+	postgres_close(&pg->conn);
+	return outcome == OUTCOME_ERROR && ended ? change_hold(pg, &call, sql, &pid, err) : outcome;
 }
 
 /* ---- acquiring ---- */
@@ -160,156 +202,161 @@ enum state {
 	WAKES,			/* others may hold, too, or a dead waiter was removed */
 };
 
-/* Try once. BUSY: *rows, which the caller frees, has the state; NULL: nothing is known. */
+/* Try once. BUSY: *rows, which the caller frees, has the state; without a row nothing is known. */
 static enum outcome request_lock(struct postgres_backend *pg, struct call *call, const char *sql,
 				 PGresult **rows, struct grant *grant, struct error *err)
 {
 	struct error ignored;
 	PGresult *woken;
-	int failed = postgres_run(&pg->conn, sql, call->values, rows, err);
+	int slots, failed = postgres_run(&pg->conn, sql, call->values, rows, err);
 
 	if (failed && is_missing(&pg->conn) && !postgres_make_tables(pg, err))
 		failed = postgres_run(&pg->conn, sql, call->values, rows, err);
 	if (failed)
 		return OUTCOME_ERROR;
-	if (PQntuples(*rows) && PQnfields(*rows) > WAKES && PQgetvalue(*rows, 0, WAKES)[0] == 't' &&
+	if (is_set(*rows, WAKES) &&
 	    !postgres_run(&pg->conn, sql_wake, call->values, &woken, &ignored))
 		PQclear(woken);
-	grant->fence = pg->fence = (uint64_t)postgres_number(*rows, FENCE);
+	grant->fence = pg->fence = (uint64_t)get_number(*rows, FENCE);
 	if (grant->fence)
 		return OUTCOME_HELD;
-	if (!PQntuples(*rows))
-		return OUTCOME_BUSY;
-	return hold_mode_slots_agree((int)postgres_number(*rows, OTHER_SLOTS), call->request, err)
-		       ? OUTCOME_BUSY : OUTCOME_ERROR;
+	slots = (int)get_number(*rows, OTHER_SLOTS);
+	return hold_mode_slots_agree(slots, call->request, err) ? OUTCOME_BUSY : OUTCOME_ERROR;
 }
 
 /* Take the lock with an entry, which is made if it is not there. */
 static enum outcome take_queued(struct postgres_backend *pg, struct call *call, struct grant *grant,
 				struct error *err)
 {
+	int64_t late_ms = CLOCK_NEVER;
 	char late[ROW_ID_SIZE] = "";
 	enum outcome outcome;
+	const char *found;
 	PGresult *rows;
-	int64_t late_ms;
 
 	do {
 		sql_set(call->values, SQL_TEXT("late", late));
-		outcome = request_lock(pg, call, sql_take, &rows, grant, err);
+		outcome = request_lock(pg, call, pg->strategy->statements->take_sql, &rows, grant, err);
 		if (outcome == OUTCOME_BUSY) {
-			snprintf(late, sizeof(late), "%s", PQgetvalue(rows, 0, LATE));
+			found = postgres_column(rows, 0, LATE);
+			snprintf(late, sizeof(late), "%s", found ? found : "");
 			late_ms = hold_watch_late(&pg->late, late);
 			grant->retry_ms = clock_earlier(late_ms, hold_retry_at(
-				postgres_number(rows, LEFT_MS), !postgres_number(rows, WAITING),
-				PQgetvalue(rows, 0, FOREIGN)[0] == 't'));
+				get_number(rows, LEFT_MS), !get_number(rows, WAITING),
+				is_set(rows, FOREIGN)));
 		}
 		PQclear(rows);
 	} while (outcome == OUTCOME_BUSY && !late_ms);
 	pg->waits = outcome == OUTCOME_BUSY && call->request->queue;
-	pg->conn.listens |= pg->waits;
 	return outcome;
+}
+
+/* Try the statements in the order of their costs. */
+static enum outcome take_lock(struct postgres_backend *pg, const struct request *request,
+			      struct grant *grant, struct error *err)
+{
+	const struct sql_statements *statements = pg->strategy->statements;
+	/* Most locks are free, and most waiters that are woken are first. */
+	const char *quick = statements->try_sql;
+	enum outcome outcome = OUTCOME_BUSY;
+	PGresult *rows = NULL;
+	struct call call;
+
+	call_begin(&call, pg, request);
+	if (pg->waits && quick)
+		quick = request->mode == HOLD_EXCLUSIVE ? sql_step : NULL;
+	if (statements->try_sql && request->queue)
+		snprintf(pg->conn.channel, sizeof(pg->conn.channel), "dlock_%.32s", pg->id);
+	if (quick)
+		outcome = request_lock(pg, &call, quick, &rows, grant, err);
+	PQclear(rows);
+	if (outcome != OUTCOME_BUSY)
+		return outcome;
+	outcome = take_queued(pg, &call, grant, err);
+	/* Others were in the queue a moment ago: an answer for a client that cannot wait longer. */
+	if (outcome != OUTCOME_ERROR || !quick || err->errnum != ETIMEDOUT)
+		return outcome;
+	*err = (struct error){ 0 };
+	return OUTCOME_BUSY;
 }
 
 enum outcome postgres_acquire(struct backend *backend, const struct request *request,
 			      struct grant *grant, struct error *err)
 {
 	struct postgres_backend *pg = postgres_from_backend(backend);
+	const bool door = pg->strategy->door;
 	struct request entry = *request;
-	enum outcome outcome = OUTCOME_BUSY;
-	PGresult *rows = NULL;
-	struct call call;
+	enum outcome outcome;
 
-	pg->conn.woken = false;
-	if (pg->conn.session)
-		return postgres_renew(backend, request, grant, err);
+	if (sql_check_name(pg->strategy, request->name, err))
+		return OUTCOME_ERROR;
+	backend->woken = false;
+	if (pg->conn.session) {
+		outcome = postgres_renew(backend, request, grant, err);
+		grant->hold_fd = outcome == OUTCOME_HELD ? PQsocket(pg->conn.pg) : -1;
+		if (outcome != OUTCOME_LOST)
+			return outcome;
+		pg->conn.session = false;
+		postgres_close(&pg->conn);
+		return OUTCOME_ERROR;
+	}
 	if (postgres_open(&pg->conn, err))
 		return OUTCOME_ERROR;
 	grant->sent_ms = clock_boot_ms();
 	/* idle_session_timeout is an int, of ms. */
-	if (pg->door)
+	if (door)
 		pg->idle_ms = entry.ttl_ms = clock_earlier(request->ttl_ms, INT_MAX);
-	begin_call(&call, pg, &entry);
-	/* Most locks are free, and most waiters that are woken are first: simpler statements for these. */
-	if (!pg->waits || request->mode == HOLD_EXCLUSIVE)
-		outcome = request_lock(pg, &call, pg->waits ? sql_step : sql_try, &rows, grant, err);
-	PQclear(rows);
-	if (outcome == OUTCOME_BUSY)
-		outcome = take_queued(pg, &call, grant, err);
+	outcome = take_lock(pg, &entry, grant, err);
 	grant->ttl_ms = entry.ttl_ms;
-	pg->conn.session = pg->door && outcome == OUTCOME_HELD;
+	pg->conn.session = door && outcome == OUTCOME_HELD;
 	if (pg->conn.session)
 		grant->hold_fd = PQsocket(pg->conn.pg);
+	/* A session keeps the server's lock, even if its transaction has failed. */
+	if (door && outcome == OUTCOME_ERROR)
+		postgres_close(&pg->conn);
+	if (outcome == OUTCOME_HELD)
+		backend->woken = false;
 	return outcome;
-}
-
-int postgres_fd(struct backend *backend)
-{
-	const struct postgres_backend *pg = postgres_from_backend(backend);
-
-	/* A wake-up may have come with the answer to another request. */
-	return pg->conn.woken ? pg->ready_fd : pg->conn.pg ? PQsocket(pg->conn.pg) : -1;
 }
 
 int64_t postgres_event(struct backend *backend)
 {
 	struct postgres_conn *conn = &postgres_from_backend(backend)->conn;
-	const bool woken = conn->woken;
+	bool woken;
 
 	postgres_read_input(conn);
-	return woken || conn->woken || !conn->pg ? 0 : CLOCK_NEVER;
+	woken = backend->woken || !conn->pg;
+	backend->woken = false;
+	return woken ? 0 : CLOCK_NEVER;
 }
 
 /* ---- showing and breaking ---- */
-
-/* The columns of show. */
-enum shown {
-	LAST, HOLDS, SHOWN_FENCE, MODE, ID, OWNER, MINE, SHOWN_LEFT_MS, AGE_MS, PLACE, BROKEN, SHOWN
-};
-
-/* Add a row. A hold that lives with a connection has no end while that exists. */
-static void show_row(bool door, const PGresult *from, int at, struct rows *rows)
-{
-	const bool holds = PQgetvalue(from, at, HOLDS)[0] == 't';
-	const bool broken = door && PQgetvalue(from, at, BROKEN)[0] == 't';
-	int64_t numbers[SHOWN];
-	struct row *row;
-
-	for (int i = 0; i < SHOWN; i++)
-		numbers[i] = strtoll(PQgetvalue(from, at, i), NULL, 10);
-	if (numbers[LAST])
-		rows->fence = (uint64_t)numbers[LAST];
-	if (PQgetisnull(from, at, ID))
-		return;
-	row = rows_add(rows, holds, PQgetvalue(from, at, OWNER),
-		       (size_t)PQgetlength(from, at, OWNER));
-	snprintf(row->id, sizeof(row->id), "%s", PQgetvalue(from, at, ID));
-	row->fence = (uint64_t)numbers[SHOWN_FENCE];
-	row->mine = PQgetvalue(from, at, MINE)[0] == 't' && !broken;
-	row->mode = numbers[MODE] > 0 ? HOLD_SLOT : numbers[MODE] < 0 ? HOLD_SHARED : HOLD_EXCLUSIVE;
-	row->slots = numbers[MODE] > 0 ? (int)numbers[MODE] : 0;
-	row->age_ms = numbers[AGE_MS];
-	if (holds && (!door || broken))
-		row->left_ms = numbers[SHOWN_LEFT_MS];
-}
 
 int postgres_show(struct backend *backend, const struct request *request, struct rows *rows,
 		  struct error *err)
 {
 	struct postgres_backend *pg = postgres_from_backend(backend);
-	const char *sql = request->name ? sql_show : sql_list;
+	const struct sql_statements *statements = pg->strategy->statements;
+	const char *columns[SHOWN];
 	struct call call;
 	PGresult *from;
 
-	begin_call(&call, pg, request);
-	if (postgres_run(&pg->conn, sql, call.values, &from, err))
+	if (request->name && sql_check_name(pg->strategy, request->name, err))
+		return -1;
+	call_begin(&call, pg, request);
+	if (postgres_run(&pg->conn, request->name ? statements->show_sql : statements->list_sql,
+			 call.values, &from, err))
 		/* Without tables there are no locks. */
 		return is_missing(&pg->conn) ? 0 : -1;
-	for (int i = 0; i < PQntuples(from); i++)
+	for (int i = 0; i < PQntuples(from); i++) {
+		for (int c = 0; c < SHOWN; c++)
+			columns[c] = postgres_column(from, i, c);
 		if (request->name)
-			show_row(pg->door, from, i, rows);
-		else
-			name_list_add(&rows->names, PQgetvalue(from, i, 0),
-				      (size_t)PQgetlength(from, i, 0));
+			sql_show_row(pg->strategy, columns,
+				     (size_t)PQgetlength(from, i, SHOWN_OWNER), rows);
+		else if (columns[0])
+			name_list_add(&rows->names, columns[0], (size_t)PQgetlength(from, i, 0));
+	}
 	PQclear(from);
 	return 0;
 }
@@ -320,16 +367,18 @@ enum outcome postgres_break(struct backend *backend, const char *name, const str
 	struct postgres_backend *pg = postgres_from_backend(backend);
 	const struct request request = { .name = name };
 	enum outcome outcome = OUTCOME_HELD;
+	int64_t pid = row->holder.pid, none;
 	struct call call;
 
 	snprintf(pg->id, sizeof(pg->id), "%s", row->id);
-	begin_call(&call, pg, &request);
-	if (row->id[0])
-		outcome = change_hold(pg, &call, sql_release, err);
-	if (outcome != OUTCOME_HELD || !pg->door)
+	call_begin(&call, pg, &request);
+	sql_set(call.values, SQL_INT("fence", (int64_t)row->fence));
+	if (row->id[0] || !pg->strategy->door)
+		outcome = change_hold(pg, &call, pg->strategy->statements->break_sql, &pid, err);
+	if (outcome != OUTCOME_HELD || !pg->strategy->door)
 		return outcome;
 	/* The user has confirmed that its command is dead: end the connection that has the lock. */
-	sql_set(call.values, SQL_INT("pid", row->id[0] ? pg->pid : row->holder.pid));
-	outcome = change_hold(pg, &call, sql_advisory_terminate, err);
+	sql_set(call.values, SQL_INT("pid", pid));
+	outcome = change_hold(pg, &call, sql_advisory_terminate, &none, err);
 	return row->id[0] && outcome == OUTCOME_LOST ? OUTCOME_HELD : outcome;
 }

@@ -2,35 +2,32 @@
 -- before it, or if all of them have its mode and that mode is not exclusive.
 --
 -- The row in dlock_names is the mutex of one lock. Each request that adds, takes or removes an entry
--- locks this row first, and decides in later statements, which see what others have committed.
+-- locks this row first, and decides in later statements, which see what others have committed: the
+-- snapshot of a statement is taken when it begins. So a request is one packet and one transaction.
 
 -- name: tables
+-- strategy is that of the URI. fence in dlock_names is the last number drawn: it grows, and is the
+-- clock in microseconds where it can be. token is the SHA-256 of the token, place the number drawn on
+-- arrival; mode 0: exclusive, -1: shared, N: one of N slots; fence 0: it waits, else the number drawn
+-- when it took the lock. pid is the connection that listens, or that has the advisory lock, and home
+-- the start of its server, or -infinity behind a pooler.
 CREATE TABLE IF NOT EXISTS dlock_names (
-  strategy text COLLATE "C" NOT NULL,
-  name text COLLATE "C" NOT NULL,
-  fence bigint NOT NULL,
+  strategy text COLLATE "C", name text COLLATE "C", fence bigint NOT NULL,
   PRIMARY KEY (strategy, name)
 ) WITH (fillfactor = 50);
 CREATE TABLE IF NOT EXISTS dlock_entries (
-  strategy text COLLATE "C" NOT NULL,
-  name text COLLATE "C" NOT NULL,
-  token text COLLATE "C" NOT NULL,
-  place bigint NOT NULL,
-  mode integer NOT NULL,
-  fence bigint NOT NULL,
-  expires timestamptz NOT NULL,
-  pid integer NOT NULL,
-  home timestamptz NOT NULL,
-  owner text NOT NULL,
+  strategy text COLLATE "C", name text COLLATE "C", token text COLLATE "C",
+  place bigint NOT NULL, mode integer NOT NULL, fence bigint NOT NULL, expires timestamptz NOT NULL,
+  pid integer NOT NULL, home timestamptz NOT NULL, owner text NOT NULL,
   PRIMARY KEY (strategy, name, token)
 ) WITH (fillfactor = 50);
-COMMENT ON COLUMN dlock_names.fence IS 'the last number drawn: it grows, and is the clock where it can be';
-COMMENT ON COLUMN dlock_entries.token IS 'its SHA-256';
-COMMENT ON COLUMN dlock_entries.place IS 'the number drawn on arrival';
-COMMENT ON COLUMN dlock_entries.mode IS '0: exclusive, -1: shared, N: one of N slots';
-COMMENT ON COLUMN dlock_entries.fence IS '0: waits; else the number drawn when it took the lock';
-COMMENT ON COLUMN dlock_entries.pid IS 'the connection that listens, or that has the advisory lock';
-COMMENT ON COLUMN dlock_entries.home IS 'the start of the server of pid; -infinity: behind a pooler';
+
+-- name: make_tables
+-- Two clients that make a table at once would collide in the catalogue.
+BEGIN;
+SELECT pg_advisory_xact_lock(hashtextextended('dlock_entries', 0));
+{create}
+COMMIT;
 
 -- name: grants
 GRANT SELECT, INSERT, UPDATE, DELETE ON dlock_names, dlock_entries TO {user};
@@ -42,7 +39,12 @@ strategy = {strategy} AND name = {name}
 (extract(epoch FROM clock_timestamp()) * 1000000)::bigint
 
 -- name: begin
-BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE;
+-- A limit of time that ends a COMMIT while a standby is awaited is only a warning, and the commit is
+-- there: so there is no limit, and the warning is not hidden. The mode of default_transaction_read_only
+-- stays, because an administrator may have set it to keep writers out.
+BEGIN ISOLATION LEVEL READ COMMITTED;
+SET LOCAL statement_timeout = 0;
+SET LOCAL client_min_messages = warning;
 
 -- name: mutex
 SELECT FROM dlock_names WHERE {lock} FOR NO KEY UPDATE;
@@ -67,8 +69,7 @@ q.fence = 0 AND {broken}
 -- name: wake
 -- Wakes the first waiter, which may take the lock, and the second one, which watches the first.
 SELECT pg_notify('dlock_' || left(token, 32), '') FROM dlock_entries q
-  WHERE {lock} AND fence = 0 AND token <> {token} AND NOT ({dead})
-  ORDER BY place LIMIT 2;
+  WHERE {lock} AND fence = 0 AND token <> {token} AND NOT ({dead}) ORDER BY place LIMIT 2;
 
 -- name: try
 -- Takes a lock whose queue is empty: no row, and nothing done, if it is not.
@@ -86,12 +87,14 @@ COMMIT;
 -- name: step
 -- Takes the lock exclusively for an entry that has become the first one: no row if it is not.
 {begin}
+{settings}
 {draw}
-UPDATE dlock_entries e SET fence = n.fence, expires = clock_timestamp() + {ttl} FROM dlock_names n
+UPDATE dlock_entries e SET fence = n.fence, expires = clock_timestamp() + {ttl},
+    pid = pg_backend_pid(), home = {home} FROM dlock_names n
   WHERE n.strategy = e.strategy AND n.name = e.name AND e.strategy = {strategy} AND e.name = {name} AND
     e.token = {token} AND e.fence = 0 AND
-    CASE WHEN EXISTS (SELECT FROM dlock_entries q WHERE {lock} AND q.place < e.place)
-      THEN false ELSE {door} END
+    CASE WHEN EXISTS (SELECT FROM dlock_entries q WHERE {lock} AND q.place < e.place) THEN false
+      ELSE {door} END
   RETURNING e.fence;
 COMMIT;
 
@@ -112,7 +115,7 @@ INSERT INTO dlock_entries AS e
     {home}, {owner} FROM dlock_names WHERE {lock}
   ON CONFLICT (strategy, name, token) DO UPDATE SET pid = excluded.pid, home = excluded.home,
     expires = GREATEST(e.expires, excluded.expires);
-WITH queue AS (
+WITH entries AS (
   SELECT *, count(*) OVER b AS before, count(*) FILTER (WHERE fence = 0) OVER b AS waiting,
       min(mode) OVER b AS low, max(mode) OVER b AS high,
       min(expires) FILTER (WHERE fence > 0) OVER b AS ends,
@@ -120,8 +123,8 @@ WITH queue AS (
     FROM dlock_entries WHERE {lock}
     WINDOW b AS (ORDER BY place ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)),
 able AS (
-  SELECT *, (before = 0 OR
-      mode <> 0 AND low = mode AND high = mode AND (mode < 0 OR before < mode)) AS able FROM queue),
+  SELECT *, before = 0 OR
+      mode <> 0 AND low = mode AND high = mode AND (mode < 0 OR before < mode) AS able FROM entries),
 me AS (
   SELECT *, CASE WHEN able OR fence > 0 THEN {door} ELSE false END AS taken,
       CASE WHEN mode > 0 AND held > 0 AND held <> mode THEN held ELSE 0 END AS slots
@@ -161,13 +164,15 @@ COMMIT;
 {mutex}
 {wake}
 DELETE FROM dlock_entries WHERE {lock} AND token = {token}
-  RETURNING (fence > 0 AND expires > clock_timestamp() AND {proof})::int, pid, {open};
+  RETURNING (fence > 0 AND expires > clock_timestamp() AND {proof})::int, pid, 0, {open};
 COMMIT;
 
 -- name: show
-SELECT n.fence, q.fence > 0, q.fence, q.mode, q.token, q.owner, q.token = {token},
+-- One row for each entry, or one without an entry.
+SELECT n.fence, q.fence, q.mode, q.token,
     (extract(epoch FROM q.expires - clock_timestamp()) * 1000)::bigint,
-    GREATEST(0, {clock} - CASE WHEN q.fence > 0 THEN q.fence ELSE q.place END) / 1000, q.place, {broken}
+    GREATEST(0, {clock} - CASE WHEN q.fence > 0 THEN q.fence ELSE q.place END) / 1000,
+    q.owner, (q.token = {token})::int, ({there})::int, q.place
   FROM dlock_names n LEFT JOIN dlock_entries q ON q.strategy = n.strategy AND q.name = n.name AND
     q.expires > clock_timestamp() AND NOT ({dead})
   WHERE n.strategy = {strategy} AND n.name = {name}

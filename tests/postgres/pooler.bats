@@ -1,0 +1,78 @@
+# SPDX-License-Identifier: MIT
+# shellcheck shell=bash disable=SC2016 # what is quoted is for the inner shell
+#
+# pgbouncer between dlock and the server.
+
+load ../lib/helpers
+load postgres
+
+# pooler MODE: starts pgbouncer in that mode of pooling; sets POOLED to its URI
+pooler() {
+	local dir=$T/pooler.$1 as=()
+	mkdir "$dir"
+	mysql_free_port
+	cat >"$dir/ini" <<-END
+		[databases]
+		dlock = host=127.0.0.1 port=$(<"$POSTGRES_DIR/port") user=dlock password=s3cret
+		[pgbouncer]
+		listen_addr = 127.0.0.1
+		listen_port = $PORT
+		unix_socket_dir =
+		auth_type = any
+		pool_mode = $1
+		default_pool_size = 20
+	END
+	postgres_own "$T"
+	if ((EUID == 0)); then
+		as=("${POSTGRES_AS[@]}")
+	fi
+	"${as[@]}" setpriv --pdeathsig KILL pgbouncer "$dir/ini" </dev/null >"$dir/log" 2>&1 3>&- 4>&- &
+	SERVICES+=("$!")
+	disown $!
+	POOLED=postgresql://dlock@127.0.0.1:$PORT/dlock
+	wait_until 10 grep -q 'process up' "$dir/log"
+}
+
+@test "pgbouncer, a connection for a transaction: a lease works, and so does waiting" {
+	pooler transaction
+	DLOCK_BACKEND=$POOLED
+	hold -t 3s --
+	contend "$COMMAND"
+	holds_for 3500 alive "$COMMAND" # renewed
+	release
+	met_nobody 5
+	"$DLOCK" check >found || [[ $? == 1 ]]
+	has_line found '^warning +pooler'
+	wait_until 2 only_fences
+	# What dlock sets is not left for others in the connections of the pool.
+	equal "$(psql -X -q -A -t -c 'SHOW statement_timeout' "$POOLED")" 0
+	pg "ALTER ROLE dlock RESET ALL"
+}
+
+@test "pgbouncer, a connection for a transaction: advisory is refused with a reason, and leaves no lock" {
+	pooler transaction
+	# Each of many connections of the pool has another process of the server.
+	for n in 1 2 3; do
+		start psql -X -q -c 'SELECT pg_sleep(3)' "$POOLED"
+	done
+	run --separate-stderr "$DLOCK" run -n -b "$POOLED?strategy=advisory" "$LOCK" -- touch ran
+	if ((status != 0)); then
+		equal "$status" 122
+		one_line 'pooler.*advisory'
+		[[ ! -e ran ]]
+	fi
+	equal "$(pg "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory'")" 0
+}
+
+@test "pgbouncer, a connection for a session: both work" {
+	local strategy
+	pooler session
+	for strategy in lease advisory; do
+		DLOCK_BACKEND="$POOLED?strategy=$strategy"
+		hold -t 3s --
+		contend "$COMMAND"
+		holds_for 3500 alive "$COMMAND"
+		release
+		met_nobody 5
+	done
+}
