@@ -26,7 +26,7 @@ prepare() {
 	local at pids=() errs=() i
 	tool listener
 	for at in redis://H redlock://H,127.0.0.2,127.0.0.3 redis+sentinel://H/m redis+cluster://H \
-		zookeeper://H mysql://u@H/db; do
+		zookeeper://H mysql://u@H/db postgresql://u@H/db; do
 		at=${at/H/127.0.0.1:$TOOL_PORT}
 		start "$DLOCK" run -q -w 1s -E 0 -b "$at" "$LOCK" -- touch ran
 		pids+=("$PID") errs+=("$ERR")
@@ -91,7 +91,7 @@ prepare() {
 	run --separate-stderr "$DLOCK" version -v
 	equal "$status" 0
 	equal "$stderr" ""
-	for part in 'redis: hiredis' 'zookeeper: ZooKeeper C client' 'mysql: .*' 'TLS: OpenSSL'; do
+	for part in 'redis: hiredis' 'zookeeper: ZooKeeper C client' 'mysql: .*' 'postgresql: libpq' 'TLS: OpenSSL'; do
 		grep -Eq "^$part [0-9]+\.[0-9]+" <<<"$output" || fail "no line for $part"
 	done
 	mkdir bin
@@ -102,15 +102,16 @@ prepare() {
 	equal "${lines[1]}" 'with file, redis, redlock'
 	equal "$(grep 'not installed' <<<"$output")" "zookeeper: not installed; apt install dlock-zookeeper
 mysql: not installed; apt install dlock-mysql
+postgresql: not installed; apt install dlock-postgres
 TLS: not installed; apt install dlock-tls"
 	# Without -v the same, less the libraries.
 	run --separate-stderr -0 "$DLOCK" version
-	equal "${lines[*]:1}" 'with file, redis, redlock, zookeeper, mysql, TLS'
+	equal "${lines[*]:1}" 'with file, redis, redlock, zookeeper, mysql, postgresql, TLS'
 	run --separate-stderr -0 bin/dlock version
 	equal "$stderr" ""
 	equal "${lines[1]}" 'with file, redis, redlock'
 	equal "${lines[3]}" 'mysql: not installed; apt install dlock-mysql'
-	equal "${#lines[@]}" 5
+	equal "${#lines[@]}" 6
 }
 
 @test "version fails when a module is there and does not load" {
