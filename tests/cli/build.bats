@@ -145,7 +145,7 @@ without() {
 		make -s -j3 -C elsewhere/tree CFLAGS='-O0 -g -Wno-cpp' all"
 	run -0 "a tree/build/dlock" run -b "file://$T/locks" "$LOCK" -- echo ran
 	equal "$output" ran
-	for file in dlock dlock-tls.so dlock-mysql.so dlock-zookeeper.so; do
+	for file in dlock dlock-tls.so dlock-mysql.so dlock-postgres.so dlock-zookeeper.so; do
 		cmp "a tree/build/$file" "elsewhere/tree/build/$file"
 	done
 	make -s -C "a tree" CFLAGS='-O0 -g -Wno-cpp' BUILD="$T/a tree/build" PREFIX="$T/a prefix" install
@@ -153,7 +153,7 @@ without() {
 }
 
 @test "a module that does not load fails the build, with its name" {
-	run -2 build MYSQL_LIBS= WITH_REDIS=no WITH_ZOOKEEPER=no
+	run -2 build MYSQL_LIBS= WITH_REDIS=no WITH_ZOOKEEPER=no WITH_POSTGRES=no
 	matches "$output" 'mysql.*undefined symbol'
 }
 
