@@ -172,7 +172,8 @@ int uri_load_passwords(struct uri *uri, const char **exposed, struct error *err)
  * The parameters that name files and are no part of the location of locks, less those of
  * URI_COMMON_PARAMS.
  */
-#define FILE_PARAMS "sentinel-password-file", "ca", "cert", "key", "ssl-ca", "ssl-cert", "ssl-key", \
+#define FILE_PARAMS \
+	"sentinel-password-file", "ca", "cert", "key", "ssl-ca", "ssl-cert", "ssl-key", \
 	"passfile", "sslrootcert", "sslcert", "sslkey"
 
 /* Returns the percent-encoded path, which the caller frees, or NULL. */

@@ -176,7 +176,7 @@ later_than() {
 @test "too many connections: a client tries until connect-timeout, and a waiter goes on" {
 	local waiter
 	private_postgres -c max_connections=12
-	DLOCK_BACKEND=$P_URI
+	SERVER=$P_DIR DLOCK_BACKEND=$P_URI
 	hold --
 	wait_in_line 1 -- true
 	waiter=$PID
@@ -190,7 +190,7 @@ later_than() {
 	took "$MS" 700 4000
 	start "$DLOCK" run -b "$P_URI?connect-timeout=20s" other -- true
 	kill "${strangers[@]}"
-	SERVER=$P_DIR pg "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE query LIKE '%sleep(60)'" >ended
+	pg "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE query LIKE '%sleep(60)'" >ended
 	join "$PID" 20
 	equal "$status" 0
 	release
@@ -205,9 +205,10 @@ is_full() {
 @test "a COMMIT that no standby has is no lock, whatever limit of time the role has" {
 	private_postgres -c wal_level=replica
 	"$DLOCK" setup -b "$P_URI"
-	SERVER=$P_DIR pg "ALTER SYSTEM SET synchronous_standby_names = 'nobody'"
-	SERVER=$P_DIR pg "SELECT pg_reload_conf()"
-	SERVER=$P_DIR pg "ALTER ROLE dlock SET statement_timeout = '300ms'; ALTER ROLE dlock SET client_min_messages = error" || :
+	SERVER=$P_DIR
+	pg "ALTER ROLE dlock SET statement_timeout = '300ms'; ALTER ROLE dlock SET client_min_messages = error"
+	pg "ALTER SYSTEM SET synchronous_standby_names = 'nobody'"
+	pg "SELECT pg_reload_conf()" >reload
 	refused 'no answer' "$P_URI?timeout=1s" -n
 	# An administrator who cancels the wait for a standby makes a warning of it.
 	start "$DLOCK" run -b "$P_URI?timeout=20s" -n "$LOCK" -- touch ran
@@ -218,7 +219,7 @@ is_full() {
 }
 
 cancel_wait() {
-	[[ $(SERVER=$P_DIR pg "SELECT count(pg_cancel_backend(pid)) FROM pg_stat_activity WHERE wait_event = 'SyncRep'") != 0 ]]
+	[[ $(pg "SELECT count(pg_cancel_backend(pid)) FROM pg_stat_activity WHERE wait_event = 'SyncRep'") != 0 ]]
 }
 
 @test "strange defaults of a role: limits of time, SERIALIZABLE, a search path" {

@@ -248,6 +248,7 @@ static enum outcome take_queued(struct postgres_backend *pg, struct call *call, 
 		PQclear(rows);
 	} while (outcome == OUTCOME_BUSY && !late_ms);
 	pg->waits = outcome == OUTCOME_BUSY && call->request->queue;
+	pg->woken = false;
 	return outcome;
 }
 
@@ -256,15 +257,16 @@ static enum outcome take_lock(struct postgres_backend *pg, const struct request 
 			      struct grant *grant, struct error *err)
 {
 	const struct sql_statements *statements = pg->strategy->statements;
-	/* Most locks are free, and most waiters that are woken are first. */
+	/* Most locks are free, and half of the waiters that are woken are first. */
 	const char *quick = statements->try_sql;
+	const bool enters = quick && !pg->waits;
 	enum outcome outcome = OUTCOME_BUSY;
 	PGresult *rows = NULL;
 	struct call call;
 
 	call_begin(&call, pg, request);
-	if (pg->waits && quick)
-		quick = request->mode == HOLD_EXCLUSIVE ? sql_step : NULL;
+	if (quick && !enters)
+		quick = pg->woken && request->mode == HOLD_EXCLUSIVE ? sql_step : NULL;
 	if (statements->try_sql && request->queue)
 		snprintf(pg->conn.channel, sizeof(pg->conn.channel), "dlock_%.32s", pg->id);
 	if (quick)
@@ -274,7 +276,7 @@ static enum outcome take_lock(struct postgres_backend *pg, const struct request 
 		return outcome;
 	outcome = take_queued(pg, &call, grant, err);
 	/* Others were in the queue a moment ago: an answer for a client that cannot wait longer. */
-	if (outcome != OUTCOME_ERROR || !quick || err->errnum != ETIMEDOUT)
+	if (outcome != OUTCOME_ERROR || !enters || err->errnum != ETIMEDOUT)
 		return outcome;
 	*err = (struct error){ 0 };
 	return OUTCOME_BUSY;
@@ -321,13 +323,12 @@ enum outcome postgres_acquire(struct backend *backend, const struct request *req
 
 int64_t postgres_event(struct backend *backend)
 {
-	struct postgres_conn *conn = &postgres_from_backend(backend)->conn;
-	bool woken;
+	struct postgres_backend *pg = postgres_from_backend(backend);
 
-	postgres_read_input(conn);
-	woken = backend->woken || !conn->pg;
+	postgres_read_input(&pg->conn);
+	pg->woken = backend->woken;
 	backend->woken = false;
-	return woken ? 0 : CLOCK_NEVER;
+	return pg->woken || !pg->conn.pg ? 0 : CLOCK_NEVER;
 }
 
 /* ---- showing and breaking ---- */
