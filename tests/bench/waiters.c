@@ -90,8 +90,7 @@ static bool acquire(struct waiter *waiter)
 	case OUTCOME_BUSY:
 		waiter->retry_ms = grant.retry_ms;
 		if (waiter->backend->woken)
-			waiter->retry_ms = clock_earlier(waiter->retry_ms,
-							 waiter->backend->ops->event(waiter->backend));
+			waiter->retry_ms = waiter->backend->ops->event(waiter->backend);
 		watch(waiter);
 		return false;
 	default:

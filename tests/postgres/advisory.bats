@@ -13,7 +13,7 @@ prepare() {
 
 # stranger SQL: a psql that runs SQL, and stays connected until the test ends it
 stranger() {
-	start env PGAPPNAME=billing psql -X -q -h "$POSTGRES_DIR" -p "$(<"$POSTGRES_DIR/port")" -U postgres -A -t \
+	start env PGAPPNAME=billing psql -X -q -h "$POSTGRES_DIR" -p "$(<"$POSTGRES_DIR/port")" -U dlock -A -t \
 		-c "$1" -c 'SELECT pg_sleep(300)' dlock
 	STRANGER=$PID STRANGER_OUT=$OUT
 }

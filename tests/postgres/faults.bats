@@ -186,8 +186,8 @@ later_than() {
 		strangers+=("$PID")
 	done
 	wait_until 10 is_full
-	refused 'too many connections' "$P_URI?connect-timeout=1s" -n
-	took "$MS" 700 4000
+	refused 'too many connections' "$P_URI?connect-timeout=4s" -n
+	took "$MS" 3000 9000
 	start "$DLOCK" run -b "$P_URI?connect-timeout=20s" other -- true
 	kill "${strangers[@]}"
 	pg "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE query LIKE '%sleep(60)'" >ended
@@ -212,14 +212,17 @@ is_full() {
 	refused 'no answer' "$P_URI?timeout=1s" -n
 	# An administrator who cancels the wait for a standby makes a warning of it.
 	start "$DLOCK" run -b "$P_URI?timeout=20s" -n "$LOCK" -- touch ran
-	wait_until 10 cancel_wait
-	join "$PID" 25
+	wait_until 25 cancel_waits "$PID"
+	join "$PID"
 	equal "$status" 122
+	has_line "$ERR" 'not known whether another server has this'
 	[[ ! -e ran ]]
 }
 
-cancel_wait() {
-	[[ $(pg "SELECT count(pg_cancel_backend(pid)) FROM pg_stat_activity WHERE wait_event = 'SyncRep'") != 0 ]]
+# cancel_waits PID: no process waits for a standby any longer, nor does PID run
+cancel_waits() {
+	pg "SELECT pg_cancel_backend(pid) FROM pg_stat_activity WHERE wait_event = 'SyncRep'" >cancelled
+	ended "$1"
 }
 
 @test "strange defaults of a role: limits of time, SERIALIZABLE, a search path" {

@@ -70,7 +70,8 @@ size_t mysql_numbers(MYSQL_RES *rows, int64_t numbers[], size_t most)
 int mysql_unexpected(struct mysql_conn *conn, struct error *err)
 {
 	conn->code = 0;
-	return error_set(err, ERROR_UNAVAILABLE, 0, "%s: unexpected reply", conn->address->hosts.label);
+	return error_set(err, ERROR_UNAVAILABLE, 0, "%s: unexpected reply",
+			 conn->address->hosts.label);
 }
 
 /* ---- a bound in time ---- */
@@ -237,9 +238,9 @@ static int connect_host(void *connection, int64_t deadline_ms, struct error *err
 	net_keep_alive(mysql_conn_fd(conn));
 	api_forbid_reconnect(mysql);
 	if (passed)
-		error_set(err, ERROR_UNAVAILABLE, ETIMEDOUT, "%s: cannot connect", address->hosts.label);
+		error_set(err, ERROR_UNAVAILABLE, ETIMEDOUT, "%s: cannot connect", hosts->label);
 	else if (reason)
-		error_set(err, ERROR_UNAVAILABLE, 0, "%s: %s", address->hosts.label, reason);
+		error_set(err, ERROR_UNAVAILABLE, 0, "%s: %s", hosts->label, reason);
 	else if (!done)
 		mysql_refusal(address, conn->code, mysql_error(mysql), err);
 	/* Connector/C accepts a server without TLS, unless the certificate is to be verified. */

@@ -656,7 +656,8 @@ enum outcome lease_break(struct backend *backend, const char *name, const struct
 		return OUTCOME_LOST;
 	if (stranger && !number) {
 		error_set(err, ERROR_REFUSED, 0, "%s: held by a connection that this account "
-			  "cannot see; find it and KILL it as an administrator", my->address.hosts.label);
+			  "cannot see; find it and KILL it as an administrator",
+			  my->address.hosts.label);
 		return OUTCOME_ERROR;
 	}
 	if (!stranger)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The MySQL backend's object, and the functions that run statements. From the lowest file up: conn.c
- * is one connection, and run.c runs statements over it. Above
+ * The MySQL backend's object, and the functions that run statements. From the lowest file up:
+ * conn.c is one connection, and run.c runs statements over it. Above
  * these, lease.c has the queue of a lock and the functions for the engine, and door.c those of some
  * strategies. strategies.c lists the strategies, and backend.c opens the one that a URI names.
  */

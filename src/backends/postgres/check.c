@@ -37,14 +37,14 @@ static void report_facts(const struct postgres_backend *pg, const PGresult *fact
 		  "name the primary" },
 		{ "role", true, FINDING_OK, "takes writes", "", "", NULL },
 		{ "pooler", queue && !IS(DIRECT), door ? FINDING_ERROR : FINDING_WARNING,
-		  "a pooler is between: a wake-up may not come, and the first waiter checks each 0.3 s",
-		  "", "", "name the server itself" },
+		  "a pooler is between: wake-ups may not come, the first waiter checks each 0.3 s", "",
+		  "", "name the server itself" },
 		{ "replication", TEXT(STANDBYS)[0] != '0' && !IS(SYNCHRONOUS), FINDING_WARNING,
 		  "asynchronous: after a fail-over the new primary may lack the newest locks", "",
 		  "", "set synchronous_standby_names" },
 		{ "replication", IS(SYNCHRONOUS), FINDING_OK, "synchronous", "", "", NULL },
-		{ "durability", IS(VOLATILE), FINDING_WARNING, "commits are answered before they are "
-		  "on disk: a crash of the host may forget the newest locks", "", "",
+		{ "durability", IS(VOLATILE), FINDING_WARNING, "commits are answered before they "
+		  "are on disk: a crash of the host may forget the newest locks", "", "",
 		  "set fsync and synchronous_commit to on" },
 		{ "durability", true, FINDING_OK, "commits are on disk before they are answered",
 		  "", "", NULL },

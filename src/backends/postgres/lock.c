@@ -89,7 +89,9 @@ static bool is_set(const PGresult *rows, int column)
 
 int postgres_make_tables(struct postgres_backend *pg, struct error *err)
 {
-	struct sql_value values[SQL_VALUES] = { SQL_PART("create", pg->strategy->tables), SQL_LAST };
+	struct sql_value values[SQL_VALUES] = {
+		SQL_PART("create", pg->strategy->tables), SQL_LAST
+	};
 	PGresult *rows;
 	int failed = postgres_run(&pg->conn, sql_make_tables, values, &rows, err);
 
@@ -157,7 +159,8 @@ static void end_stale(struct postgres_backend *pg, struct call *call)
 	PGresult *rows;
 
 	sql_set(call->values, SQL_INT("stale", pg->conn.stale));
-	if (pg->conn.stale && !postgres_run(&pg->conn, sql_end_stale, call->values, &rows, &ignored))
+	if (pg->conn.stale &&
+	    !postgres_run(&pg->conn, sql_end_stale, call->values, &rows, &ignored))
 		PQclear(rows);
 	pg->conn.stale = 0;
 }
@@ -196,7 +199,7 @@ enum state {
 	FENCE,			/* 0: it was not taken */
 	WAITING,		/* waiters before ours */
 	LEFT_MS,		/* until the first lease before it ends; -1: there is none */
-	FOREIGN,		/* another program has the lock of the server, or no wake-up can come */
+	FOREIGN,		/* another program has the lock, or no wake-up can come */
 	OTHER_SLOTS,		/* of holders that do not agree with ours; 0: there are none */
 	LATE,			/* a waiter before it that may hold; "": none */
 	WAKES,			/* others may hold, too, or a dead waiter was removed */
@@ -236,7 +239,8 @@ static enum outcome take_queued(struct postgres_backend *pg, struct call *call, 
 
 	do {
 		sql_set(call->values, SQL_TEXT("late", late));
-		outcome = request_lock(pg, call, pg->strategy->statements->take_sql, &rows, grant, err);
+		outcome = request_lock(pg, call, pg->strategy->statements->take_sql, &rows, grant,
+				       err);
 		if (outcome == OUTCOME_BUSY) {
 			found = postgres_column(rows, 0, LATE);
 			snprintf(late, sizeof(late), "%s", found ? found : "");
