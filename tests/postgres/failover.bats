@@ -11,13 +11,11 @@ pair() {
 	local one=$T/one two=$T/two
 	PRIVATE+=("$one" "$two")
 	postgres_start "$one" -c wal_level=replica -c hot_standby=on
-	echo 'host replication all 127.0.0.1/32 trust' >>"$one/data/pg_hba.conf"
-	SERVER=$one pg "SELECT pg_reload_conf()" >reload
 	mkdir "$two"
 	postgres_own "$two"
-	(cd "$two" && "${POSTGRES_AS[@]}" "$POSTGRES_BIN/pg_basebackup" -h 127.0.0.1 -p "$(<"$one/port")" -U postgres \
-		-D "$two/data" -R -c fast --no-sync -d 'application_name=two') >"$two/backup" 2>&1 || fail "$(<"$two/backup")"
-	sed -i 's/^primary_conninfo = .*/primary_conninfo = '"'host=127.0.0.1 port=$(<"$one/port") user=postgres application_name=two'/" \
+	(cd "$two" && "${POSTGRES_AS[@]}" "$POSTGRES_BIN/pg_basebackup" -h "$one" -p "$(<"$one/port")" -U postgres -w \
+		-D "$two/data" -R -c fast --no-sync) >"$two/backup" 2>&1 || fail "$(<"$two/backup")"
+	sed -i 's/^primary_conninfo = .*/primary_conninfo = '"'host=${one//\//\\/} port=$(<"$one/port") user=postgres application_name=two'/" \
 		"$two/data/postgresql.auto.conf"
 	mysql_free_port
 	postgres_launch "$two" "$PORT"

@@ -18,9 +18,6 @@
 #include "base/error.h"
 #include "postgres.h"
 
-/* The time for which a waiter counts as alive after each of its requests. */
-#define ALIVE "interval '20 s'"
-
 /* ---- requests ---- */
 
 /* Set the values of the server's lock behind the entry. */
@@ -60,7 +57,7 @@ void call_begin(struct call *call, struct postgres_backend *pg, const struct req
 	sql_set(values, SQL_INT("mode", sql_mode(request)));
 	sql_set(values, SQL_PART("ttl", call->ttl));
 	sql_set(values, SQL_INT("keep", request->keep_ms));
-	sql_set(values, SQL_PART("alive", ALIVE));
+	sql_set(values, SQL_INT("alive", HOLD_ALIVE_MS));
 	sql_set(values, SQL_INT("patience", HOLD_LATE_MS));
 	sql_set(values, SQL_PART("queue", request->queue ? "true" : "false"));
 	sql_set(values, SQL_TEXT("late", ""));

@@ -111,7 +111,7 @@ WITH pruned AS (
     token <> {token} AND (fence = 0 AND token = {late} OR {dead})) RETURNING token)
 SELECT set_config('dlock.pruned', count(*)::text, true) FROM pruned;
 INSERT INTO dlock_entries AS e
-  SELECT strategy, name, {token}, fence, {mode}, 0, clock_timestamp() + {alive}, pg_backend_pid(),
+  SELECT strategy, name, {token}, fence, {mode}, 0, clock_timestamp() + {alive} * interval '1 ms', pg_backend_pid(),
     {home}, {owner} FROM dlock_names WHERE {lock}
   ON CONFLICT (strategy, name, token) DO UPDATE SET pid = excluded.pid, home = excluded.home,
     expires = GREATEST(e.expires, excluded.expires);
@@ -141,7 +141,7 @@ SELECT COALESCE((SELECT fence FROM put), 0), waiting,
     COALESCE((extract(epoch FROM ends - clock_timestamp()) * 1000)::bigint, -1),
     able AND NOT taken OR pg_backend_pid() <> {backend},
     slots, COALESCE((SELECT a.token FROM able a WHERE a.able AND a.fence = 0 AND a.place < me.place AND
-      a.expires < clock_timestamp() + {alive} - {patience} * interval '1 ms' ORDER BY a.place LIMIT 1),
+      a.expires < clock_timestamp() + ({alive} - {patience}) * interval '1 ms' ORDER BY a.place LIMIT 1),
       ''), taken AND mode <> 0 OR current_setting('dlock.pruned') <> '0'
   FROM me;
 COMMIT;
