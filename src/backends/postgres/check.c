@@ -37,7 +37,7 @@ static void report_facts(const struct postgres_backend *pg, const PGresult *fact
 		  "name the primary" },
 		{ "role", true, FINDING_OK, "takes writes", "", "", NULL },
 		{ "pooler", queue && !IS(DIRECT), door ? FINDING_ERROR : FINDING_WARNING,
-		  "a pooler is between: wake-ups may not come, the first waiter checks each 0.3 s", "",
+		  "a pooler is between: wake-ups may not come, a waiter checks each 0.3 s", "",
 		  "", "name the server itself" },
 		{ "replication", TEXT(STANDBYS)[0] != '0' && !IS(SYNCHRONOUS), FINDING_WARNING,
 		  "asynchronous: after a fail-over the new primary may lack the newest locks", "",
