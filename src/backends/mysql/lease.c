@@ -15,14 +15,12 @@
 #include <mysqld_error.h>
 #include <poll.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include "base/clock.h"
 #include "base/error.h"
-#include "base/memory.h"
 #include "lock/hold.h"
 #include "door.h"
 

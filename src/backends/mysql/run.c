@@ -11,7 +11,6 @@
 
 #include "base/clock.h"
 #include "base/error.h"
-#include "lock/findings.h"
 #include "lock/hold.h"
 
 /* The longest pause after contention. */
