@@ -68,6 +68,7 @@ queue() {
 	[[ $(entries advisory "$WAITS") == "$1" ]]
 }
 
+# bats test_tags=more
 @test "all of a holder is stopped: the server lets the next one in when the lease is over" {
 	hold_as_job -t 4s -k 500ms -- "$TOOLS/witness" -i -l "$T/log"
 	keeper_of "$HOLDER"

@@ -79,6 +79,7 @@ later_than() {
 	wait_until 2 only_fences
 }
 
+# bats test_tags=more
 @test "row taken by another client, or gone: the command ends at once, and a renewal takes nothing" {
 	hold -t 3s --
 	pg "UPDATE dlock_entries SET token = 'x' WHERE name = '$LOCK'"
@@ -152,6 +153,7 @@ later_than() {
 	equal "$(<"$HOLDER_ERR")" ""
 }
 
+# bats test_tags=more
 @test "network black hole: the tree is dead before the lease ends" {
 	via_proxy
 	witness -b "$PROXY" -t 4s
@@ -173,6 +175,7 @@ later_than() {
 	refused 'read-only.*primary' "$P_URI" -n
 }
 
+# bats test_tags=more
 @test "too many connections: a client tries until connect-timeout, and a waiter goes on" {
 	local waiter
 	private_postgres -c max_connections=12
@@ -225,6 +228,7 @@ cancel_waits() {
 	ended "$1"
 }
 
+# bats test_tags=more
 @test "strange defaults of a role: limits of time, SERIALIZABLE, a search path" {
 	private_postgres
 	SERVER=$P_DIR pg "ALTER ROLE dlock SET statement_timeout = '1s'; ALTER ROLE dlock SET lock_timeout = '1s';

@@ -42,6 +42,7 @@ load postgres
 	one_line 'no --slots.*postgresql:'
 }
 
+# bats test_tags=more
 @test "the server is named by a socket, a service or PGHOST; the password by a file, ~/.pgpass or PGPASSWORD" {
 	local port
 	port=$(<"$POSTGRES_DIR/port")
@@ -155,6 +156,7 @@ load postgres
 	done
 }
 
+# bats test_tags=more
 @test "tables are made once, by many clients at once" {
 	local n all=()
 	private_postgres
@@ -168,6 +170,7 @@ load postgres
 	done
 }
 
+# bats test_tags=more
 @test "check finds what makes a server unfit, and what makes it less fit" {
 	local word
 	private_postgres -c synchronous_commit=off -c max_connections=50

@@ -49,6 +49,7 @@ pooler() {
 	pg "ALTER ROLE dlock RESET ALL"
 }
 
+# bats test_tags=more
 @test "pgbouncer, a connection for a session: a lease works, and the waiter is woken" {
 	pooler session
 	DLOCK_BACKEND=$POOLED

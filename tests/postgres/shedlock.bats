@@ -44,6 +44,7 @@ java_unlock() {
 	equal "$(java_lock 60)" 1
 }
 
+# bats test_tags=more
 @test "fences grow, the lease ends by the clock of the server in UTC, and is renewed" {
 	local before
 	pg "ALTER ROLE dlock SET timezone = 'Asia/Kolkata'"
