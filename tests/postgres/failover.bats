@@ -20,7 +20,7 @@ pair() {
 	mysql_free_port
 	postgres_launch "$two" "$PORT"
 	if [[ $1 == yes ]]; then
-		SERVER=$one pg "ALTER SYSTEM SET synchronous_standby_names = 'two'" >set
+		SERVER=$one pg "ALTER SYSTEM SET synchronous_standby_names = 'two'" >"$T/set"
 		SERVER=$one pg "SELECT pg_reload_conf()" >reload
 	fi
 	wait_until 10 is_streaming "$one"
