@@ -17,8 +17,9 @@
 # The rules for tests are in tests/rules.mk.
 #
 # V=1 shows commands. SANITIZE=address,undefined builds with sanitizers, into a
-# directory of its own. WITH_REDIS=no, WITH_ZOOKEEPER=no, WITH_MYSQL=no, WITH_ETCD=no leave a backend out,
-# WITH_TLS=no what rediss:, etcds: and ?tls=yes need. SHARED=yes links shared libraries only, and no
+# directory of its own. WITH_REDIS=no, WITH_ZOOKEEPER=no, WITH_MYSQL=no, WITH_POSTGRES=no, WITH_ETCD=no
+# leave a backend out, WITH_TLS=no what rediss:, etcds: and ?tls=yes need. SHARED=yes links shared
+# libraries only, and no
 # archives. What depends on these, on CFLAGS or on a directory is made again when they change.
 
 PREFIX ?= /usr/local
@@ -38,6 +39,7 @@ WITH_TLS ?= yes
 WITH_ZOOKEEPER ?= yes
 WITH_MYSQL ?= yes
 WITH_ETCD ?= yes
+WITH_POSTGRES ?= yes
 SHARED ?= no
 FUZZ_SECONDS ?= 60
 FUZZ_CC ?= clang
@@ -130,6 +132,14 @@ else
 ALL_CPPFLAGS += -DWITHOUT_MYSQL
 endif
 
+ifeq ($(WITH_POSTGRES),yes)
+MODULES += $(BUILD)/dlock-postgres.so
+POSTGRES_CFLAGS := $(shell $(PKG_CONFIG) --cflags libpq)
+POSTGRES_LIBS := $(shell $(PKG_CONFIG) --libs libpq)
+else
+ALL_CPPFLAGS += -DWITHOUT_POSTGRES
+endif
+
 ifeq ($(WITH_ZOOKEEPER),yes)
 MODULES += $(BUILD)/dlock-zookeeper.so
 ZOOKEEPER_LIBS := $(or $(call have_archive,libzookeeper_mt.a),-lzookeeper_mt)
@@ -152,7 +162,8 @@ endif
 # What tests/packages knows of.
 PACKAGES := compiler $(if $(LIBS),redis) $(if $(TLS_LIBS),tls) $(if $(ZOOKEEPER_LIBS),zookeeper) \
 	$(if $(ETCD_LIBS),etcd) \
-	$(if $(filter yes,$(WITH_MYSQL)),mysql $(if $(filter yes,$(SHARED)),,archives))
+	$(if $(filter yes,$(WITH_MYSQL)),mysql $(if $(filter yes,$(SHARED)),,archives)) \
+	$(if $(filter yes,$(WITH_POSTGRES)),postgres)
 
 obj = $(patsubst %.c,$(BUILD)/%.o,$(1))
 CMD_SRC := $(wildcard cmd/*.c)
@@ -167,7 +178,8 @@ TLS_SRC := $(wildcard src/backends/tls/*.c)
 ZOOKEEPER_SRC := $(wildcard src/backends/zookeeper/*.c)
 ETCD_SRC := $(wildcard src/backends/http/*.c src/backends/etcd/*.c)
 MYSQL_SRC := $(wildcard src/backends/mysql/*.c)
-MYSQL_SQL := $(wildcard src/backends/mysql/sql/*.sql)
+POSTGRES_SRC := $(wildcard src/backends/postgres/*.c)
+SQL_SRC := $(wildcard src/backends/sql/*.c)
 .PHONY: all demo html install uninstall clean dist deb rpm release FORCE
 all: $(BUILD)/dlock $(MODULES) $(BUILD)/modules.loaded
 
@@ -189,8 +201,10 @@ define keep
 endef
 
 # What the compiler and the linker are told.
-compile_FLAGS := $(CC) $(ALL_CPPFLAGS) $(ALL_CFLAGS) $(HIREDIS_CFLAGS) $(TLS_CFLAGS) $(MYSQL_CFLAGS) $(ETCD_CFLAGS)
-link_FLAGS := $(CC) $(ALL_CFLAGS) $(ALL_LDFLAGS) $(LIBS) $(TLS_LIBS) $(MYSQL_LIBS) $(ZOOKEEPER_LIBS) $(ETCD_LIBS)
+compile_FLAGS := $(CC) $(ALL_CPPFLAGS) $(ALL_CFLAGS) $(HIREDIS_CFLAGS) $(TLS_CFLAGS) $(MYSQL_CFLAGS) \
+	$(ETCD_CFLAGS) $(POSTGRES_CFLAGS)
+link_FLAGS := $(CC) $(ALL_CFLAGS) $(ALL_LDFLAGS) $(LIBS) $(TLS_LIBS) $(MYSQL_LIBS) $(ZOOKEEPER_LIBS) \
+	$(ETCD_LIBS) $(POSTGRES_LIBS)
 $(BUILD)/%.flags: FORCE
 	$(call keep,$($*_FLAGS))
 compiled = $(BUILD)/compile.flags | $(BUILD)/packages
@@ -235,7 +249,8 @@ $(BUILD)/dlock-etcd.so: $(call obj,$(ETCD_SRC)) src/backends/module.map $(BUILD)
 # One file for every machine. Each module is an object with its library, of which only the table is
 # visible: libraries have equal names. No PIE, because to relocate the tables of OpenSSL takes a
 # tenth of a run. What the libraries demand of those who pass them on is in the file beside it.
-LINKED := $(patsubst $(BUILD)/dlock-%.so,%,$(MODULES))
+# Debian has no archive of all that libpq needs.
+LINKED := $(filter-out postgres,$(patsubst $(BUILD)/dlock-%.so,%,$(MODULES)))
 STATIC_LIBS = $(LIBS) -lssl $(or $(shell $(PKG_CONFIG) --static --libs-only-l libcrypto),-lcrypto) \
 	$(if $(filter mysql,$(LINKED)),-lz) -lm
 .PHONY: static
@@ -246,7 +261,7 @@ $(BUILD)/static/zookeeper.o: LIBRARY = $(call archive,libzookeeper_mt.a)
 $(BUILD)/static/etcd.o: $(call obj,$(ETCD_SRC))
 $(BUILD)/static/etcd.o: LIBRARY = $(call archive,libjson-c.a) $(if $(LLHTTP),$(call \
 	archive,libllhttp.a),$(call archive,libhttp_parser.a))
-$(BUILD)/static/mysql.o: $(call obj,$(MYSQL_SRC)) $(BUILD)/gen/mysql_texts.o
+$(BUILD)/static/mysql.o: $(call obj,$(MYSQL_SRC) $(SQL_SRC)) $(BUILD)/gen/mysql_texts.o
 $(BUILD)/static/mysql.o: LIBRARY = $(call archive,libmariadb.a)
 $(LINKED:%=$(BUILD)/static/%.o): $(BUILD)/link.flags
 	@mkdir -p $(@D)
@@ -280,23 +295,25 @@ $(BUILD)/dlock-tls.so: $(call obj,$(TLS_SRC)) src/backends/module.map $(BUILD)/l
 	$(call say,LD,$@) $(CC) $(ALL_CFLAGS) $(ALL_LDFLAGS) -shared -o $@ $(linked) $(TLS_LIBS) \
 		-Wl,--version-script=src/backends/module.map
 
-$(BUILD)/dlock-mysql.so: $(call obj,$(MYSQL_SRC)) $(BUILD)/gen/mysql_texts.o \
+# Backends of SQL servers: their texts, and the part that they share.
+define sql_backend
+$(BUILD)/dlock-$(1).so: $(call obj,$($(2)_SRC) $(SQL_SRC)) $(BUILD)/gen/$(1)_texts.o \
 		src/backends/module.map $(BUILD)/link.flags
-	$(call say,LD,$@) $(CC) $(ALL_CFLAGS) $(ALL_LDFLAGS) -shared -o $@ $(linked) $(MYSQL_LIBS) \
+	$$(call say,LD,$$@) $$(CC) $$(ALL_CFLAGS) $$(ALL_LDFLAGS) -shared -o $$@ $$(linked) $$($(2)_LIBS) \
 		-Wl,--version-script=src/backends/module.map
-
-$(BUILD)/gen/mysql_texts.c: src/backends/mysql/sql/embed.sh $(MYSQL_SQL)
-	@mkdir -p $(@D)
-	$(call say,GEN,$@) sh src/backends/mysql/sql/embed.sh $(MYSQL_SQL) >$@.new && mv $@.new $@
-
-$(BUILD)/gen/mysql_texts.h: src/backends/mysql/sql/embed.sh $(MYSQL_SQL)
-	@mkdir -p $(@D)
-	$(call say,GEN,$@) sh src/backends/mysql/sql/embed.sh -h $(MYSQL_SQL) >$@.new && mv $@.new $@
-
-$(BUILD)/gen/mysql_texts.o: $(BUILD)/gen/mysql_texts.c $(BUILD)/gen/mysql_texts.h $(compiled)
-	$(call say,CC,$<) $(CC) $(ALL_CPPFLAGS) $(ALL_CFLAGS) -c -o $@ $<
-$(call obj,$(MYSQL_SRC)): $(BUILD)/gen/mysql_texts.h
-$(call obj,$(MYSQL_SRC)): ALL_CFLAGS += $(MYSQL_CFLAGS)
+$(BUILD)/gen/$(1)_texts.c: src/backends/sql/embed.sh $(wildcard src/backends/$(1)/*.c src/backends/$(1)/sql/*.sql)
+	@mkdir -p $$(@D)
+	$$(call say,GEN,$$@) sh $$< $(1) src/backends/$(1) >$$@.new && mv $$@.new $$@
+$(BUILD)/gen/$(1)_texts.h: src/backends/sql/embed.sh $(wildcard src/backends/$(1)/sql/*.sql)
+	@mkdir -p $$(@D)
+	$$(call say,GEN,$$@) sh $$< -h src/backends/$(1) >$$@.new && mv $$@.new $$@
+$(BUILD)/gen/$(1)_texts.o: $(BUILD)/gen/$(1)_texts.c $(BUILD)/gen/$(1)_texts.h $$(compiled)
+	$$(call say,CC,$$<) $$(CC) $$(ALL_CPPFLAGS) $$(ALL_CFLAGS) -c -o $$@ $$<
+$(call obj,$($(2)_SRC)): $(BUILD)/gen/$(1)_texts.h
+$(call obj,$($(2)_SRC)): ALL_CFLAGS += $$($(2)_CFLAGS)
+endef
+$(eval $(call sql_backend,mysql,MYSQL))
+$(eval $(call sql_backend,postgres,POSTGRES))
 
 $(BUILD)/%.o: %.c $(compiled)
 	@mkdir -p $(@D)

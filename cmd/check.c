@@ -49,7 +49,8 @@ static bool sleep_until_try(struct backend *waiter, int64_t next_ms, int64_t unt
 	struct error ignored;
 
 	while (clock_boot_ms() < clock_earlier(next_ms, until_ms))
-		if (!net_wait(waiter->ops->fd ? waiter->ops->fd(waiter) : -1, POLLIN,
+		if (waiter->woken ||
+		    !net_wait(waiter->ops->fd ? waiter->ops->fd(waiter) : -1, POLLIN,
 			      clock_earlier(next_ms, until_ms), -1, &ignored))
 			next_ms = clock_earlier(next_ms, waiter->ops->event(waiter));
 	return clock_boot_ms() < until_ms;

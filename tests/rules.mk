@@ -23,7 +23,7 @@ $(BUILD)/tests/unit/test_etcd: $(if $(ETCD_LIBS),$(call obj,$(ETCD_SRC)))
 $(BUILD)/tests/unit/test_etcd.o: ALL_CFLAGS += $(ETCD_CFLAGS)
 $(BUILD)/tests/unit/test_etcd: LIBS += $(ETCD_LIBS)
 $(BUILD)/tests/unit/test_redlock: $(call obj,src/backends/redlock/validity.c)
-$(BUILD)/tests/unit/test_mysql: $(call obj,src/backends/mysql/sql.c)
+$(BUILD)/tests/unit/test_mysql: $(call obj,$(SQL_SRC))
 $(BUILD)/tests/unit/test_config: $(call obj,cmd/config.c)
 $(BUILD)/tests/unit/%: $(BUILD)/tests/unit/%.o $(call obj,$(ENGINE_SRC)) $(REDIS_OBJ) \
 		$(BUILD)/link.flags

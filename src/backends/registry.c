@@ -35,6 +35,11 @@ const char *redis_library(void);
 #else
 #define MYSQL .module = "mysql"
 #endif
+#ifdef WITHOUT_POSTGRES
+#define POSTGRES .module = NULL
+#else
+#define POSTGRES .module = "postgres"
+#endif
 
 const struct backend_driver backend_drivers[] = {
 	{ "file", "a directory on this host (the default)", .ops = &file_ops, .local = true },
@@ -55,6 +60,8 @@ const struct backend_driver backend_drivers[] = {
 	{ "etcds", "the same, with TLS", 2379, ETCD },
 	{ "mysql", "a MySQL or MariaDB server", 3306, MYSQL },
 	{ "mariadb", .alias_of = "mysql" },
+	{ "postgresql", "a PostgreSQL server", 5432, POSTGRES },
+	{ "postgres", .alias_of = "postgresql" },
 	{ .scheme = NULL },
 };
 
@@ -117,8 +124,8 @@ static int check_request(const struct backend *backend, const struct request *re
 		option = "--slots";
 	if (!option)
 		return 0;
-	return error_set(err, ERROR_USAGE, 0, "%s:%s%.60s has no %s; file:, redis:, zookeeper:, etcd: "
-			 "and mysql: have it by default", uri->scheme, with,
+	return error_set(err, ERROR_USAGE, 0, "%s:%s%.60s has no %s; file:, redis:, zookeeper:, etcd:, "
+			 "mysql: and postgresql: have it by default", uri->scheme, with,
 			 strategy ? strategy : dialect ? dialect : "", option);
 }
 

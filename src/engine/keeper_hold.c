@@ -275,6 +275,8 @@ static enum wake poll_once(struct keeping *k, int64_t until_ms, bool with_backen
 	/* A daemon, or a minimum hold. */
 	const bool detached = k->fd < 0, guarded = !detached && !k->abandoned;
 	const bool polled = with_backend && k->backend->ops->fd;
+	/* A wake-up that came with an answer is not in the descriptor. */
+	const bool woken = polled && k->backend->woken;
 	/* The process of a daemon that is leaving has ended already. */
 	const struct pidfd *process = k->stage == STAGE_DAEMON && !k->leaving ? k->job->run->process
 									      : NULL;
@@ -293,6 +295,8 @@ static enum wake poll_once(struct keeping *k, int64_t until_ms, bool with_backen
 		fds[i].events = POLLIN;
 	/* An unread message stays in it. */
 	fds[SHARE].events = POLLRDHUP;
+	if (woken)
+		until_ms = 0;
 	if (k->timer >= 0)
 		clock_timer_set(k->timer, until_ms);
 	if (poll(fds, POLLED, clock_poll_timeout(until_ms)) < 0 && errno == EINVAL)
@@ -313,7 +317,7 @@ static enum wake poll_once(struct keeping *k, int64_t until_ms, bool with_backen
 		k->joined.daemon_ended = true;
 		return WAKE_CHECK;
 	}
-	return fds[BACKEND].revents ? WAKE_EVENT : WAKE_TIME;
+	return fds[BACKEND].revents || woken ? WAKE_EVENT : WAKE_TIME;
 }
 
 /* The wakes of each stage, as README.md has them. */

@@ -13,7 +13,8 @@
  *
  *	open() connect() acquire()...	until it returns HELD. After BUSY: sleep until fd() is
  *					readable, event() has named a time, or retry_ms has come
- *	renew()...			again and again; event() whenever fd() is readable
+ *	renew()...			again and again
+ *	event()				whenever fd() is readable, or `woken` is set before a sleep
  *	release() close()
  *
  * show() may be called between any two of these calls. show(), setup(), check() and break_hold()
@@ -100,12 +101,17 @@ struct row {
 	 * which the backend cannot name.
 	 */
 	char id[ROW_ID_SIZE];
-	bool mine;		/* the row of the request's token */
+	/*
+	 * The row of the request's token. With `session`, not a hold whose connection or descriptor
+	 * is gone: its row keeps others out until its lease ends, and is nobody's.
+	 */
+	bool mine;
 	enum hold_mode mode;
 	int slots;		/* HOLD_SLOT */
 	uint64_t fence;		/* 0: not known, or a waiter */
 	int64_t age_ms;		/* since it holds, or waits; -1: not known */
-	int64_t left_ms;	/* until the lease of the hold ends; -1: no end is known */
+	/* Until the lease of the hold ends; -1: no end is known, as while a session lives. */
+	int64_t left_ms;
 	struct holder holder;	/* from the stored holder record */
 };
 
@@ -167,7 +173,7 @@ struct grant {
 	 * none.
 	 */
 	int hold_fd;
-	/* After BUSY: */
+	/* After BUSY, and ignored after all else: */
 	int64_t retry_ms;	/* CLOCK_BOOTTIME of the next acquire(); see hold_retry_at() */
 	int64_t poll_ms;	/* how often it checks, because no release wakes it; 0: one does */
 };
@@ -193,8 +199,17 @@ struct backend {
 	bool session;
 	/* Set by acquire(): the session timeout that the server granted; 0: there is none. */
 	int64_t session_ms;
-	/* Set by renew() and release(): the first reply was lost, and the request sent twice. */
+	/*
+	 * Set by release(): its first reply was lost, and its request sent twice. hold_release()
+	 * clears it before the call, and release() after other requests that it has sent first.
+	 */
 	bool resent;
+	/*
+	 * Set by any function that has read a wake-up of fd() together with an answer, so that fd()
+	 * is not readable any more. The caller checks it before it sleeps in fd(), and then calls
+	 * event(), which clears it. So show() between acquire() and the sleep loses no wake-up.
+	 */
+	bool woken;
 	/* Set by the caller: */
 	int cancel_fd;		/* when readable, acquire() ends with ERROR_CANCELLED; -1: none */
 	int64_t timeout_ms;		/* bound of one request */
@@ -249,8 +264,9 @@ struct backend_ops {
 	backend_grant_fn *acquire;
 
 	/*
-	 * Set the end of the lease to ttl_ms from now, and the holder record to text, if a row of
-	 * this token holds. Never makes a row. LOST: there is no such row.
+	 * Set the end of the lease to ttl_ms from now, and the holder record to text (NULL: leave
+	 * it), if a row of this token holds. Never makes a row. LOST: there is no such row. Another
+	 * record wakes the first waiter, because the lease may now end before the time it knows.
 	 */
 	backend_grant_fn *renew;
 
@@ -277,8 +293,9 @@ struct backend_ops {
 	int (*fd)(struct backend *backend);
 
 	/*
-	 * Read the input. Returns when to call acquire() (waiting) or renew() (holding), in ms of
-	 * CLOCK_BOOTTIME: 0 for at once, as after a lost connection; CLOCK_NEVER for no change.
+	 * Read the input, and clear `woken`. Returns when to call acquire() (waiting) or renew()
+	 * (holding), in ms of CLOCK_BOOTTIME: 0 for at once, as after `woken` or a lost connection;
+	 * CLOCK_NEVER for no change.
 	 */
 	int64_t (*event)(struct backend *backend);
 

@@ -228,6 +228,7 @@ enum outcome hold_release(struct backend *backend, const struct request *request
 		holder_encode(&kept, text);
 		released.text = text;
 	}
+	backend->resent = false;
 	outcome = backend->ops->release(backend, &released, err);
 	if (outcome == OUTCOME_LOST && keep_ms > 0)
 		return find_kept(backend, request->name, &kept, err);

@@ -172,7 +172,9 @@ int uri_load_passwords(struct uri *uri, const char **exposed, struct error *err)
  * The parameters that name files and are no part of the location of locks, less those of
  * URI_COMMON_PARAMS.
  */
-#define FILE_PARAMS "sentinel-password-file", "ca", "cert", "key", "ssl-ca", "ssl-cert", "ssl-key"
+#define FILE_PARAMS \
+	"sentinel-password-file", "ca", "cert", "key", "ssl-ca", "ssl-cert", "ssl-key", \
+	"passfile", "sslrootcert", "sslcert", "sslkey"
 
 /* Returns the percent-encoded path, which the caller frees, or NULL. */
 static char *encode_path(const char *path)
@@ -229,7 +231,7 @@ static bool is_of_location(const struct uri_param *param)
 {
 	static const char *const common[] = {
 		URI_COMMON_PARAMS, FILE_PARAMS, "sentinel-user", "sentinel-tls", "tls", "sni",
-		"insecure", "ssl-mode", NULL
+		"insecure", "ssl-mode", "sslmode", NULL
 	};
 
 	return !is_known(param->name, common);

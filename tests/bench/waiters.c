@@ -89,6 +89,8 @@ static bool acquire(struct waiter *waiter)
 		return true;
 	case OUTCOME_BUSY:
 		waiter->retry_ms = grant.retry_ms;
+		if (waiter->backend->woken)
+			waiter->retry_ms = waiter->backend->ops->event(waiter->backend);
 		watch(waiter);
 		return false;
 	default:

@@ -12,8 +12,8 @@ prepare() {
 	# What the make that runs these tests was told is not for the ones that they run.
 	unset MAKEFLAGS MFLAGS MAKELEVEL BUILD SANITIZE DLOCK_BACKEND
 	unset CC CPPFLAGS CFLAGS LDFLAGS PREFIX LIBDIR BINDIR DESTDIR SHARED
-	unset WITH_REDIS WITH_TLS WITH_ZOOKEEPER WITH_MYSQL
-	NOTHING=(WITH_REDIS=no WITH_ZOOKEEPER=no WITH_MYSQL=no)
+	unset WITH_REDIS WITH_TLS WITH_ZOOKEEPER WITH_MYSQL WITH_POSTGRES
+	NOTHING=(WITH_REDIS=no WITH_ZOOKEEPER=no WITH_MYSQL=no WITH_POSTGRES=no)
 	BUILT=$BATS_FILE_TMPDIR/built
 	mkdir -p "$BUILT"
 	ln -s "$BUILT" built
@@ -69,10 +69,15 @@ without() {
 }
 
 # bats test_tags=more
+@test "WITH_POSTGRES=no" {
+	without postgresql://127.0.0.1/db WITH_POSTGRES=no
+}
+
+# bats test_tags=more
 @test "all parts left out, and then one of them after all" {
 	without mysql://127.0.0.1/db "${NOTHING[@]}"
 	equal "${lines[1]}" "with file"
-	build WITH_REDIS=no WITH_MYSQL=no
+	build WITH_REDIS=no WITH_MYSQL=no WITH_POSTGRES=no
 	run -0 built/dlock version
 	equal "${lines[1]}" "with file, zookeeper, etcd, TLS"
 }
@@ -125,7 +130,7 @@ without() {
 
 # bats test_tags=more
 @test "BINDIR and LIBDIR with spaces, given to make install alone" {
-	local parts=(WITH_REDIS=no WITH_MYSQL=no) before
+	local parts=(WITH_REDIS=no WITH_MYSQL=no WITH_POSTGRES=no) before
 	build "${parts[@]}"
 	before=$(stat -c %y built/cmd/main.o)
 	build "${parts[@]}" PREFIX="$T/a prefix" BINDIR="$T/a bin" LIBDIR="$T/a lib" install
@@ -145,7 +150,7 @@ without() {
 		make -s -j3 -C elsewhere/tree CFLAGS='-O0 -g -Wno-cpp' all"
 	run -0 "a tree/build/dlock" run -b "file://$T/locks" "$LOCK" -- echo ran
 	equal "$output" ran
-	for file in dlock dlock-tls.so dlock-mysql.so dlock-zookeeper.so dlock-etcd.so; do
+	for file in dlock dlock-tls.so dlock-mysql.so dlock-postgres.so dlock-zookeeper.so dlock-etcd.so; do
 		cmp "a tree/build/$file" "elsewhere/tree/build/$file"
 	done
 	make -s -C "a tree" CFLAGS='-O0 -g -Wno-cpp' BUILD="$T/a tree/build" PREFIX="$T/a prefix" install
@@ -153,7 +158,7 @@ without() {
 }
 
 @test "a module that does not load fails the build, with its name" {
-	run -2 build MYSQL_LIBS= WITH_REDIS=no WITH_ZOOKEEPER=no
+	run -2 build MYSQL_LIBS= WITH_REDIS=no WITH_ZOOKEEPER=no WITH_POSTGRES=no
 	matches "$output" 'mysql.*undefined symbol'
 }
 
@@ -161,11 +166,11 @@ without() {
 	mkdir bin
 	printf '#!/bin/sh\nexit 1\n' | tee bin/dpkg-query >bin/pkg-config
 	chmod 755 bin/*
-	PATH=$T/bin:$PATH run -2 build WITH_ZOOKEEPER=no WITH_MYSQL=no
+	PATH=$T/bin:$PATH run -2 build WITH_ZOOKEEPER=no WITH_MYSQL=no WITH_POSTGRES=no
 	matches "$output" 'apt install libhiredis-dev libssl-dev'
 	not matches "$output" 'fatal error'
 	equal "${#lines[@]}" 2 "lines, the last one of make"
-	PATH=$T/bin:$PATH run -2 build CC=no-such-compiler WITH_ZOOKEEPER=no WITH_MYSQL=no
+	PATH=$T/bin:$PATH run -2 build CC=no-such-compiler WITH_ZOOKEEPER=no WITH_MYSQL=no WITH_POSTGRES=no
 	matches "$output" 'apt install gcc libhiredis-dev libssl-dev'
 	equal "${#lines[@]}" 2 "lines, the last one of make"
 }

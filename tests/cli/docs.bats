@@ -11,7 +11,7 @@ load ../redis/server
 prepare() {
 	COMPLETIONS=$TOP/completions
 	PAGES=(dlock.1 dlock-output.5 dlock.conf.5 dlock-backends.7 dlock-etcd.7 dlock-file.7 dlock-mysql.7
-		dlock-redis.7 dlock-zookeeper.7)
+		dlock-postgres.7 dlock-redis.7 dlock-zookeeper.7)
 	export TOP COMPLETIONS
 }
 
@@ -730,7 +730,7 @@ status_counts() {
 		redis+sentinel://localhost/m? redis+cluster://localhost? 'redlock://a,b,c?' \
 		zookeeper://localhost? etcd://localhost? \
 		mysql://localhost/db? 'mysql://localhost/db?strategy=row&' \
-		'mysql://localhost/db?dialect=shedlock&'; do
+		'mysql://localhost/db?dialect=shedlock&' postgresql://localhost/db?; do
 		run --separate-stderr -125 "$DLOCK" run -b "${uri}no-such-parameter=1" "$LOCK" -- true
 		sed -n 's/.*known are: //p' <<<"$stderr" | tr -d ' ' | tr ',' '\n'
 	done >wanted

@@ -26,7 +26,7 @@ prepare() {
 	local at pids=() errs=() i
 	tool listener
 	for at in redis://H redlock://H,127.0.0.2,127.0.0.3 redis+sentinel://H/m redis+cluster://H \
-		zookeeper://H etcd://H mysql://u@H/db; do
+		zookeeper://H etcd://H mysql://u@H/db postgresql://u@H/db; do
 		at=${at/H/127.0.0.1:$TOOL_PORT}
 		start "$DLOCK" run -q -w 1s -E 0 -b "$at" "$LOCK" -- touch ran
 		pids+=("$PID") errs+=("$ERR")
@@ -91,7 +91,8 @@ prepare() {
 	run --separate-stderr "$DLOCK" version -v
 	equal "$status" 0
 	equal "$stderr" ""
-	for part in 'redis: hiredis' 'zookeeper: ZooKeeper C client' 'etcd: json-c' 'mysql: .*' 'TLS: OpenSSL'; do
+	for part in 'redis: hiredis' 'zookeeper: ZooKeeper C client' 'etcd: json-c' 'mysql: .*' \
+		'postgresql: libpq' 'TLS: OpenSSL'; do
 		grep -Eq "^$part [0-9]+\.[0-9]+" <<<"$output" || fail "no line for $part"
 	done
 	mkdir bin
@@ -103,15 +104,16 @@ prepare() {
 	equal "$(grep 'not installed' <<<"$output")" "zookeeper: not installed; apt install dlock-zookeeper
 etcd: not installed; apt install dlock-etcd
 mysql: not installed; apt install dlock-mysql
+postgresql: not installed; apt install dlock-postgres
 TLS: not installed; apt install dlock-tls"
 	# Without -v the same, less the libraries.
 	run --separate-stderr -0 "$DLOCK" version
-	equal "${lines[*]:1}" 'with file, redis, redlock, zookeeper, etcd, mysql, TLS'
+	equal "${lines[*]:1}" 'with file, redis, redlock, zookeeper, etcd, mysql, postgresql, TLS'
 	run --separate-stderr -0 bin/dlock version
 	equal "$stderr" ""
 	equal "${lines[1]}" 'with file, redis, redlock'
 	equal "${lines[3]}" 'etcd: not installed; apt install dlock-etcd'
-	equal "${#lines[@]}" 6
+	equal "${#lines[@]}" 7
 }
 
 @test "version fails when a module is there and does not load" {

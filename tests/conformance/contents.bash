@@ -34,6 +34,9 @@ contents() {
 	mysql:*)
 		mysql_contents "$LOCK"
 		;;
+	postgresql:*)
+		postgres_contents "$LOCK"
+		;;
 	*)
 		fail "contents: $URI is not known"
 		;;

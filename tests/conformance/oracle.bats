@@ -12,6 +12,8 @@ source "$TOP/tests/lib/services/memory.bash"
 source "$TOP/tests/lib/services/etcd.bash"
 # shellcheck source=tests/lib/services/mysql.bash
 source "$TOP/tests/lib/services/mysql.bash"
+# shellcheck source=tests/lib/services/postgres.bash
+source "$TOP/tests/lib/services/postgres.bash"
 # shellcheck source=tests/redlock/redlock.bash
 source "$TOP/tests/redlock/redlock.bash"
 
@@ -20,10 +22,13 @@ setup_file() {
 	memory_for_file
 	export MYSQL_DIR=$BATS_FILE_TMPDIR/mysql
 	mysql_start "$MYSQL_DIR"
+	export POSTGRES_DIR=$BATS_FILE_TMPDIR/postgres
+	postgres_start "$POSTGRES_DIR"
 }
 
 teardown_file() {
 	mysql_stop "$MYSQL_DIR"
+	postgres_stop "$POSTGRES_DIR"
 	memory_file_end
 }
 
@@ -129,4 +134,14 @@ finds() {
 # bats test_tags=more
 @test "mysql, insert" {
 	agrees -g "$(mysql_uri "$MYSQL_DIR")?strategy=insert"
+}
+
+# bats test_tags=deeper
+@test "postgres, lease" {
+	agrees "$(postgres_uri "$POSTGRES_DIR")"
+}
+
+# bats test_tags=more
+@test "postgres, advisory" {
+	agrees -g "$(postgres_uri "$POSTGRES_DIR")?strategy=advisory"
 }

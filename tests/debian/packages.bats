@@ -137,16 +137,17 @@ uris() {
 	line=$(grep '^sudo apt install .*\.deb$' "$BATS_TEST_DIRNAME/../../README.md")
 	equal "$(wc -l <<<"$line")" 1 lines
 	run -0 in_tree sh -c "cd /tmp/new && ${line/sudo apt/apt-get -qq}"
-	equal "$(dlock_packages | cut -d ' ' -f 1 | tr '\n' ' ')" "dlock dlock-etcd dlock-mysql dlock-tls dlock-zookeeper "
+	equal "$(dlock_packages | cut -d ' ' -f 1 | tr '\n' ' ')" \
+		"dlock dlock-etcd dlock-mysql dlock-postgres dlock-tls dlock-zookeeper "
 	run -0 in_tree dlock run "$LOCK" -- echo held
 	equal "${lines[-1]}" held
-	run -0 in_tree apt-get -qq purge dlock dlock-etcd dlock-mysql dlock-tls dlock-zookeeper
+	run -0 in_tree apt-get -qq purge dlock dlock-etcd dlock-mysql dlock-postgres dlock-tls dlock-zookeeper
 }
 
 @test "with what it recommends, from the version before: a run on each server" {
 	run -0 in_tree sh -c 'apt-get -qq install /tmp/old/*.deb'
 	equal "$(dlock_packages | tr '\n' ' ')" \
-		"dlock 0.1-1 dlock-etcd 0.1-1 dlock-mysql 0.1-1 dlock-tls 0.1-1 dlock-zookeeper 0.1-1 "
+		"dlock 0.1-1 dlock-etcd 0.1-1 dlock-mysql 0.1-1 dlock-postgres 0.1-1 dlock-tls 0.1-1 dlock-zookeeper 0.1-1 "
 	run -0 in_tree dlock version -v
 	not matches "$output" 'not installed'
 	local uri
@@ -191,7 +192,7 @@ uris() {
 }
 
 @test "lists and completions are in place" {
-	run -0 in_tree dpkg -L dlock dlock-etcd dlock-mysql dlock-tls dlock-zookeeper
+	run -0 in_tree dpkg -L dlock dlock-etcd dlock-mysql dlock-postgres dlock-tls dlock-zookeeper
 	# The tree leaves out what is in /usr/share/doc.
 	matches "$output" '/usr/share/doc/dlock/examples/lock.conf'
 	local file
@@ -209,7 +210,7 @@ uris() {
 }
 
 @test "purging leaves nothing" {
-	run -0 in_tree apt-get -qq purge dlock dlock-etcd dlock-mysql dlock-tls dlock-zookeeper
+	run -0 in_tree apt-get -qq purge dlock dlock-etcd dlock-mysql dlock-postgres dlock-tls dlock-zookeeper
 	run in_tree dpkg-query -W -f '${db:Status-Abbrev}\n' 'dlock*'
 	not matches "$output" '^[ih]'
 	# Lock files stay; the system removes them when it starts.
@@ -274,6 +275,10 @@ debian_test() {
 
 @test "debian/tests: mysql" {
 	debian_test mysql
+}
+
+@test "debian/tests: postgres" {
+	debian_test postgres
 }
 
 @test "debian/tests: zookeeper" {

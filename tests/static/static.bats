@@ -82,7 +82,9 @@ inside() {
 @test "the file names what is in it, and prints the completions; licences stand beside it" {
 	local name
 	run --separate-stderr -0 inside version
-	equal "$output" "$("$BUILD/dlock" version)"
+	# Debian has no archive of all that libpq needs.
+	equal "${lines[*]:0:2}" "$("$BUILD/dlock" version | sed 's/, postgresql//' | paste -sd ' ')"
+	equal "${lines[*]:2}" 'postgresql: not installed; apt install dlock-postgres'
 	equal "$(inside completion zsh)" "$(<"$TOP/completions/_dlock")"
 	for name in libc6-dev libssl-dev libhiredis-dev; do
 		has_line "$BUILD/dlock-static.LICENSES" "==== $name ===="

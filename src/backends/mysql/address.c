@@ -2,7 +2,6 @@
 /* Reading the address of the server and the account from a URI. */
 #include "conn.h"
 
-#include <stdio.h>
 #include <string.h>
 #include <strings.h>
 
@@ -34,32 +33,10 @@ static int read_tls(struct mysql_address *address, const struct uri *uri, struct
 	return 0;
 }
 
-/* Set port and label for the host at which address is. */
-static void set_label(struct mysql_address *address)
-{
-	const struct uri_host *host = &address->hosts[address->at];
-	const char *file = address->defaults_file, *group = address->defaults_group;
-	char text[URI_HOST_SIZE];
-
-	address->port = host->name && !host->port ? 3306 : host->port;
-	if (host->name)
-		snprintf(address->label, sizeof(address->label), "mysql %s",
-			 uri_host_text(host->name, address->port, text, sizeof(text)));
-	else
-		snprintf(address->label, sizeof(address->label), "mysql %.100s",
-			 address->socket ? address->socket : file ? file : group);
-}
-
-void mysql_address_next(struct mysql_address *address)
-{
-	address->at = (address->at + 1) % address->host_count;
-	set_label(address);
-}
-
 static int read_hosts(struct mysql_address *address, const struct uri *uri, struct error *err)
 {
-	static const struct uri_host none = { .name = NULL };
-	const bool file = address->defaults_file || address->defaults_group;
+	const char *file = address->defaults_file ? address->defaults_file
+						  : address->defaults_group;
 
 	if (!uri->host_count && !address->socket && !file)
 		return error_set(err, ERROR_USAGE, 0, "%s: there is no host: write "
@@ -72,9 +49,7 @@ static int read_hosts(struct mysql_address *address, const struct uri *uri, stru
 	if (!address->database && !file)
 		return error_set(err, ERROR_USAGE, 0, "%s: there is no database: write "
 				 "%s://HOST[:PORT]/DATABASE", uri->scheme, uri->scheme);
-	address->host_count = uri->host_count ? uri->host_count : 1;
-	address->hosts = uri->host_count ? uri->hosts : &none;
-	set_label(address);
+	sql_hosts_init(&address->hosts, uri, 3306, address->socket ? address->socket : file);
 	return 0;
 }
 

@@ -1,9 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Locks in a MySQL or MariaDB server: opening the strategy of a URI, making its tables. */
-#include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "base/error.h"
 #include "base/memory.h"
@@ -11,30 +9,6 @@
 #include "lock/uri.h"
 #include "api.h"
 #include "run.h"
-
-static const struct mysql_strategy *find_strategy(const struct uri *uri, struct error *err)
-{
-	const char *strategy = uri_param(uri, "strategy"), *dialect = uri_param(uri, "dialect");
-	const char *wanted = dialect ? dialect : strategy;
-	char known[160] = "";
-	size_t used = 0;
-
-	if (strategy && dialect) {
-		error_set(err, ERROR_USAGE, 0, "%s: ?strategy= and ?dialect= exclude each other",
-			  uri->scheme);
-		return NULL;
-	}
-	for (const struct mysql_strategy *s = mysql_strategies; s->name; s++) {
-		if (!wanted || (s->dialect == (dialect != NULL) && !strcmp(s->name, wanted)))
-			return s;
-		if (s->dialect == (dialect != NULL))
-			used += (size_t)snprintf(known + used, sizeof(known) - used, "%s%s",
-						 used ? ", " : "", s->name);
-	}
-	error_set(err, ERROR_USAGE, 0, "%s: unknown %s '%.60s': known are %s", uri->scheme,
-		  dialect ? "dialect" : "strategy", wanted, known);
-	return NULL;
-}
 
 static void my_close(struct backend *backend)
 {
@@ -58,7 +32,7 @@ static int my_fd(struct backend *backend)
 
 static struct backend *my_open(const struct uri *uri, struct error *err)
 {
-	const struct mysql_strategy *strategy = find_strategy(uri, err);
+	const struct sql_strategy *strategy = sql_find_strategy(mysql_strategies, uri, err);
 	/* The parameter of the strategy, or NULL, is last. */
 	const char *const known[] = {
 		URI_COMMON_PARAMS, "strategy", "dialect", "socket", "ssl-ca", "ssl-cert", "ssl-key",
@@ -85,23 +59,16 @@ static struct backend *my_open(const struct uri *uri, struct error *err)
 
 /* ---- `dlock setup` ---- */
 
-/* Are all tables of the strategy there? To show a lock reads each of them. */
-static bool is_made(struct mysql_backend *my)
+static int my_setup(struct backend *backend, char **plan, struct error *err)
 {
-	const struct request request = { .name = "dlock-check", .token = "" };
-	struct error ignored = { 0 };
-	struct rows rows = { 0 };
-	int failed = lease_show(&my->base, &request, &rows, &ignored);
-
-	rows_finish(&rows);
-	return !failed && !mysql_is_missing(&my->conn) && !mysql_is_missing(&my->side);
-}
-
-static int make_plan(const struct mysql_backend *my, char **plan, struct error *err)
-{
+	struct mysql_backend *my = mysql_from_backend(backend);
 	const char *database = my->address.database, *user = my->address.user;
-	char *text;
 
+	/* Existing tables are enough for an account that may not create any. */
+	if (!plan)
+		return sql_can_show(backend, lease_show) && !mysql_is_missing(&my->conn) &&
+				       !mysql_is_missing(&my->side)
+			       ? 0 : mysql_make_tables(&my->conn, err);
 	if (!database)
 		return error_set(err, ERROR_USAGE, 0, "--dry-run needs the database in the URI: "
 				 "mysql://HOST/DATABASE");
@@ -110,23 +77,8 @@ static int make_plan(const struct mysql_backend *my, char **plan, struct error *
 		SQL_NAME("database", database), SQL_NAME("user", user ? user : "dlock"), SQL_LAST
 	};
 
-	text = memory_format("USE {database};\n%s"
-			     "-- For the account that holds locks, wherever it comes from:\n%s",
-			     my->strategy->tables, my->strategy->grants);
-	*plan = sql_format(text, values);
-	assert(*plan);
-	free(text);
+	*plan = sql_make_plan(my->strategy, &mysql_dialect, "USE {database};\n", values);
 	return 0;
-}
-
-static int my_setup(struct backend *backend, char **plan, struct error *err)
-{
-	struct mysql_backend *my = mysql_from_backend(backend);
-
-	if (plan)
-		return make_plan(my, plan, err);
-	/* Existing tables are enough for an account that may not create any. */
-	return is_made(my) ? 0 : mysql_make_tables(&my->conn, err);
 }
 
 static const struct backend_ops my_ops = {

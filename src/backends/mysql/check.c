@@ -49,7 +49,7 @@ static void report_facts(const struct mysql_backend *my, MYSQL_RES *facts, MYSQL
 		{ "replication", group, FINDING_OK, "Group Replication, ", members, " members",
 		  NULL },
 		/* After a fail-over the new primary may lack the last commits. */
-		{ "replication", my->address.host_count > 1, FINDING_WARNING,
+		{ "replication", my->address.hosts.count > 1, FINDING_WARNING,
 		  "the members do not agree on commits: one that takes over may have forgotten "
 		  "the newest locks", "", "",
 		  "use Galera or Group Replication, whose members agree on each commit" },
@@ -98,7 +98,7 @@ int mysql_check(struct backend *backend, struct findings *findings, struct error
 		return -1;
 	findings_add_skew(findings, strtoll(get_fact(facts, "clock"), NULL, 10) / 1000 -
 			  (before_ms + clock_wall_ms()) / 2);
-	findings_add_transport(findings, my->address.hosts[my->address.at].name,
+	findings_add_transport(findings, my->address.hosts.list[my->address.hosts.at].name,
 			       get_fact(facts, "Ssl_cipher")[0],
 			       my->address.tls == MYSQL_TLS_VERIFIED, false);
 	mysql_persist(call.conn, sql_group_facts, NULL, 0, 2, &members, &ignored);

@@ -49,7 +49,7 @@ void mysql_conn_close(struct mysql_conn *conn)
 void mysql_conn_leave(struct mysql_conn *conn)
 {
 	mysql_conn_close(conn);
-	mysql_address_next(conn->address);
+	sql_hosts_next(&conn->address->hosts);
 }
 
 /* ---- answers ---- */
@@ -70,7 +70,8 @@ size_t mysql_numbers(MYSQL_RES *rows, int64_t numbers[], size_t most)
 int mysql_unexpected(struct mysql_conn *conn, struct error *err)
 {
 	conn->code = 0;
-	return error_set(err, ERROR_UNAVAILABLE, 0, "%s: unexpected reply", conn->address->label);
+	return error_set(err, ERROR_UNAVAILABLE, 0, "%s: unexpected reply",
+			 conn->address->hosts.label);
 }
 
 /* ---- a bound in time ---- */
@@ -175,7 +176,7 @@ static void set_options(MYSQL *mysql, const struct mysql_address *address, int64
 	const unsigned int tcp = MYSQL_PROTOCOL_TCP;
 	const unsigned int no_files = 0, timeout_s = (unsigned int)(timeout_ms / 1000 + 1);
 
-	if (address->hosts[address->at].name)
+	if (address->hosts.list[address->hosts.at].name)
 		mysql_options(mysql, MYSQL_OPT_PROTOCOL, &tcp);
 	if (address->defaults_file)
 		mysql_options(mysql, MYSQL_READ_DEFAULT_FILE, address->defaults_file);
@@ -204,11 +205,12 @@ static const char *find_reason(MYSQL *mysql)
 	return outside ? "not part of its group, or the group has no majority" : NULL;
 }
 
-/* Connect to the present host of address, by deadline_ms. */
-static int connect_host(struct mysql_conn *conn, int64_t deadline_ms, struct error *err)
+/* Connect to the chosen host, by deadline_ms. */
+static int connect_host(void *connection, int64_t deadline_ms, struct error *err)
 {
+	struct mysql_conn *conn = connection;
 	const struct mysql_address *address = conn->address;
-	const struct uri_host *host = &address->hosts[address->at];
+	const struct sql_hosts *hosts = &address->hosts;
 	MYSQL *mysql = mysql_init(NULL);
 	const char *reason = NULL;
 	char *renewed = uri_renew_password(address->password_file);
@@ -220,13 +222,13 @@ static int connect_host(struct mysql_conn *conn, int64_t deadline_ms, struct err
 	conn->sent = false;
 	set_options(mysql, address, deadline_ms - clock_boot_ms());
 	begin_bound(predict_fd(), deadline_ms);
-	done = mysql_real_connect(mysql, host->name, address->user,
+	done = mysql_real_connect(mysql, hosts->list[hosts->at].name, address->user,
 				  renewed ? renewed : address->password, address->database,
-				  address->port, address->socket,
+				  hosts->port, address->socket,
 				  CLIENT_MULTI_STATEMENTS | CLIENT_FOUND_ROWS);
 	memory_free_secret(renewed);
 	conn->code = mysql_errno(mysql);
-	if (done && address->host_count > 1)
+	if (done && hosts->count > 1)
 		reason = find_reason(mysql);
 	passed = end_bound();
 	conn->number = (int64_t)mysql_thread_id(mysql);
@@ -236,55 +238,31 @@ static int connect_host(struct mysql_conn *conn, int64_t deadline_ms, struct err
 	net_keep_alive(mysql_conn_fd(conn));
 	api_forbid_reconnect(mysql);
 	if (passed)
-		error_set(err, ERROR_UNAVAILABLE, ETIMEDOUT, "%s: cannot connect", address->label);
+		error_set(err, ERROR_UNAVAILABLE, ETIMEDOUT, "%s: cannot connect", hosts->label);
 	else if (reason)
-		error_set(err, ERROR_UNAVAILABLE, 0, "%s: %s", address->label, reason);
+		error_set(err, ERROR_UNAVAILABLE, 0, "%s: %s", hosts->label, reason);
 	else if (!done)
 		mysql_refusal(address, conn->code, mysql_error(mysql), err);
 	/* Connector/C accepts a server without TLS, unless the certificate is to be verified. */
 	else if (address->tls != MYSQL_TLS_DISABLED && !mysql_get_ssl_cipher(mysql))
 		error_set(err, ERROR_REFUSED, 0, "%s: TLS failed (the server offers none)",
-			  address->label);
+			  address->hosts.label);
 	else
 		return 0;
 	mysql_conn_close(conn);
 	return -1;
 }
 
-/* Add the reason of one more host. ERROR_UNAVAILABLE of any host wins: trying later may help. */
-static void add_reason(struct error *err, const struct error *one)
-{
-	const struct error before = *err;
-
-	*err = *one;
-	if (before.kind == ERROR_NONE)
-		return;
-	error_set(err, before.kind == ERROR_UNAVAILABLE ? before.kind : one->kind, 0,
-		  "%.235s; %.235s", before.message, one->message);
-	err->errnum = one->errnum;
-}
-
 int mysql_conn_open(struct mysql_conn *conn, struct error *err)
 {
-	const size_t count = conn->address->host_count;
-	const int64_t end_ms = clock_boot_ms() + conn->backend->connect_timeout_ms;
-	struct error one;
-	int64_t now_ms;
+	struct sql_hosts *hosts = &conn->address->hosts;
 
 	if (conn->mysql)
 		return 0;
 	if (conn->session)
 		return error_set(err, ERROR_UNAVAILABLE, 0, "%s: the server closed the connection",
-				 conn->address->label);
-	*err = (struct error){ 0 };
-	for (size_t left = count; left > 0; left--) {
-		now_ms = clock_boot_ms();
-		if (!connect_host(conn, now_ms + (end_ms - now_ms) / (int64_t)left, &one))
-			return 0;
-		mysql_address_next(conn->address);
-		add_reason(err, &one);
-	}
-	return -1;
+				 hosts->label);
+	return sql_hosts_connect(hosts, conn->backend->connect_timeout_ms, connect_host, conn, err);
 }
 
 /* ---- requests ---- */
@@ -296,19 +274,19 @@ int mysql_conn_open(struct mysql_conn *conn, struct error *err)
 static int report_failure(struct mysql_conn *conn, bool passed, struct error *err)
 {
 	const struct mysql_address *address = conn->address;
-	enum mysql_class class;
+	enum sql_class class;
 
 	conn->code = mysql_errno(conn->mysql);
 	class = mysql_classify(conn->code);
 	if (passed) {
-		error_set(err, ERROR_UNAVAILABLE, ETIMEDOUT, "%s: no answer", address->label);
+		error_set(err, ERROR_UNAVAILABLE, ETIMEDOUT, "%s: no answer", address->hosts.label);
 		mysql_conn_leave(conn);
 		return -1;
 	}
 	mysql_refusal(address, conn->code, mysql_error(conn->mysql), err);
-	if (class == MYSQL_LOSS)
+	if (class == SQL_LOSS)
 		mysql_conn_close(conn);
-	else if (class == MYSQL_ELSEWHERE && !conn->session)
+	else if (class == SQL_ELSEWHERE && !conn->session)
 		mysql_conn_leave(conn);
 	conn->pending = false;
 	return -1;
@@ -384,7 +362,7 @@ int mysql_conn_receive(struct mysql_conn *conn, MYSQL_RES **rows, struct error *
 	if (await_answer(conn, &deadline_ms, err)) {
 		if (!conn->session)
 			mysql_conn_leave(conn);
-		return error_prefix(err, "%s", conn->address->label);
+		return error_prefix(err, "%s", conn->address->hosts.label);
 	}
 	begin_bound(mysql_conn_fd(conn), deadline_ms);
 	failed = read_results(conn, rows);

@@ -11,10 +11,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "lock/uri.h"
+#include "../sql/server.h"
 
 struct backend;
-struct error;
 
 enum mysql_tls {
 	MYSQL_TLS_DISABLED,
@@ -24,11 +23,7 @@ enum mysql_tls {
 
 /* The address of the server, and the account. NULL: not given. The URI owns the strings. */
 struct mysql_address {
-	/* At least one. Its name is NULL for a socket, and for a host from an option file. */
-	const struct uri_host *hosts;
-	size_t host_count;
-	size_t at;		/* the host of the last connection, */
-	uint16_t port;		/* and its port; 0: not given */
+	struct sql_hosts hosts;	/* none: a socket, or a host from an option file */
 	int64_t stale;		/* number of a connection closed during a request; 0: none */
 	const char *socket;	/* path */
 	const char *user, *password, *database;
@@ -36,13 +31,10 @@ struct mysql_address {
 	const char *defaults_file, *defaults_group;
 	const char *ca, *cert, *key;
 	enum mysql_tls tls;
-	char label[128];	/* for messages, the one of the hosts: "mysql 127.0.0.1:3306" */
 };
 
 /* Read it from uri. Returns 0, or -1 and sets *err. */
 int mysql_address_init(struct mysql_address *address, const struct uri *uri, struct error *err);
-/* Choose the next host. */
-void mysql_address_next(struct mysql_address *address);
 
 struct mysql_conn {
 	MYSQL *mysql;		/* NULL: not connected */
@@ -99,15 +91,4 @@ void mysql_refusal(const struct mysql_address *address, unsigned int code, const
 /* MySQL since 8.0.1: NOWAIT. */
 #define MYSQL_LOCK_NOWAIT 3572
 
-enum mysql_class {
-	MYSQL_OTHER,
-	MYSQL_LOSS,		/* the connection is gone */
-	/*
-	 * The server takes no writes, or none of this account. The next host may take them, or a
-	 * new connection reaches another server through a balancer.
-	 */
-	MYSQL_ELSEWHERE,
-	MYSQL_CONTENTION,	/* statements of several clients collided, or an interrupt */
-};
-
-enum mysql_class mysql_classify(unsigned int code);
+enum sql_class mysql_classify(unsigned int code);

@@ -64,13 +64,13 @@ static void begin_call(struct call *call, struct mysql_backend *my, struct mysql
 	const char *name = request->name;
 
 	call_begin(call, my, conn, request);
-	call_set(call, SQL_NAME("table", strcmp(name, PROBE_NAME) ? name : "dlock_probe"));
-	call_set(call, SQL_PART("clause", shared ? kind->shared : kind->exclusive));
+	sql_set(call->values, SQL_NAME("table", strcmp(name, PROBE_NAME) ? name : "dlock_probe"));
+	sql_set(call->values, SQL_PART("clause", shared ? kind->shared : kind->exclusive));
 	/* Oracle's server has it for exclusive rows only. For MariaDB the limit says the same. */
-	call_set(call, SQL_PART("nowait", nowait ? "/*!80001 NOWAIT */" : ""));
-	call_set(call, SQL_INT("limit", limit_s));
+	sql_set(call->values, SQL_PART("nowait", nowait ? "/*!80001 NOWAIT */" : ""));
+	sql_set(call->values, SQL_INT("limit", limit_s));
 	/* A client that hangs when it gets the door in its sleep is disconnected soon. */
-	call_set(call, SQL_INT("idle", limit_s ? HUNG_S : request->ttl_ms / 1000));
+	sql_set(call->values, SQL_INT("idle", limit_s ? HUNG_S : request->ttl_ms / 1000));
 }
 
 /* ---- requests over the connection that passes the door ---- */
@@ -86,7 +86,7 @@ void door_drop(struct mysql_backend *my)
 
 static enum outcome report_loss(const struct mysql_backend *my, const char *how, struct error *err)
 {
-	error_set(err, ERROR_REFUSED, 0, "%s: %s", my->address.label, how);
+	error_set(err, ERROR_REFUSED, 0, "%s: %s", my->address.hosts.label, how);
 	return OUTCOME_LOST;
 }
 
@@ -177,7 +177,7 @@ enum outcome door_try(struct mysql_backend *my, const struct request *request, s
 	free(text);
 	if (mysql_is_missing(&my->conn))
 		error_set(err, ERROR_REFUSED, 0, "%s: there is no table of this name to lock; "
-			  "?strategy=lease needs none", my->address.label);
+			  "?strategy=lease needs none", my->address.hosts.label);
 	return outcome;
 }
 

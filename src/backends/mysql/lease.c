@@ -15,16 +15,12 @@
 #include <mysqld_error.h>
 #include <poll.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "base/duration.h"
 #include "base/error.h"
-#include "base/memory.h"
-#include "base/text.h"
 #include "lock/hold.h"
 #include "door.h"
 
@@ -44,19 +40,6 @@
 /* How long a break waits for the end of the holder's connection, and how often it looks. */
 #define END_MS 1000
 #define END_AGAIN_MS 5
-
-/* Can the strategy lock a name of this length? Returns 0, or -1 and sets *err. */
-static int check_name(const struct mysql_backend *my, const char *name, struct error *err)
-{
-	const struct mysql_strategy *strategy = my->strategy;
-	const size_t most = strategy->name_characters;
-
-	if (most && text_characters(name) > most)
-		return error_set(err, ERROR_USAGE, 0, "with %s a name has at most %zu characters, "
-				 "this one has %zu; ?strategy=lease takes longer ones",
-				 strategy->name, most, text_characters(name));
-	return 0;
-}
 
 /* ---- waking ---- */
 
@@ -107,7 +90,7 @@ static void wake_listed(struct call *call, int64_t list[static CHANGE_COLUMNS])
 	MYSQL_RES *rows;
 
 	for (int i = 0; place && i < WAKE_MOST; i++) {
-		call_set(call, SQL_INT("place", place));
+		sql_set(call->values, SQL_INT("place", place));
 		mysql_run(call->conn, sql_entries_wake, call->values, &rows, &ignored);
 		if (mysql_numbers(rows, numbers, 2) < 2 || numbers[0])
 			continue;
@@ -138,9 +121,7 @@ static enum outcome change_hold(const struct call *call, const char *sql, int64_
 		return mysql_is_missing(call->conn) ? OUTCOME_LOST : OUTCOME_ERROR;
 	if (change[CHANGED] > 0)
 		return OUTCOME_HELD;
-	error_set(err, ERROR_REFUSED, 0, "%s: this hold has ended, or somebody else has it now",
-		  call->my->address.label);
-	return OUTCOME_LOST;
+	return sql_lost(call->my->address.hosts.label, err);
 }
 
 /* Extend the lease, or with keep_ms end it after that, and leave a hold without a token. */
@@ -154,7 +135,7 @@ static enum outcome renew_entry(struct mysql_backend *my, struct mysql_conn *con
 	call_begin(&call, my, conn, request);
 	/* Of an entry with a door: the connection that has passed it; 0: it waits there. */
 	if (my->strategy->door)
-		call_set(&call, SQL_INT("conn", my->conn.session ? my->conn.number : 0));
+		sql_set(call.values, SQL_INT("conn", my->conn.session ? my->conn.number : 0));
 	outcome = change_hold(&call, my->strategy->statements->renew_sql,
 			      request->keep_ms ? my->base.timeout_ms : TAKE_MS, change, err);
 	/* With another record, the lease may end before the time that waiters know. */
@@ -166,10 +147,9 @@ static enum outcome renew_entry(struct mysql_backend *my, struct mysql_conn *con
 static enum outcome release_entry(struct mysql_backend *my, struct mysql_conn *conn,
 				  const struct request *request, struct error *err)
 {
-	const struct mysql_statements *statements = my->strategy->statements;
+	const struct sql_statements *statements = my->strategy->statements;
 	int64_t change[CHANGE_COLUMNS];
 	struct error ignored = { 0 };
-	char text[DURATION_TEXT_SIZE];
 	enum outcome outcome;
 	struct call call;
 	bool resent;
@@ -187,46 +167,11 @@ static enum outcome release_entry(struct mysql_backend *my, struct mysql_conn *c
 	my->base.resent = resent;
 	/* Of shedlock, which wakes nobody. */
 	if (outcome == OUTCOME_HELD && change[FIRST] < 0)
-		error_set(err, ERROR_REFUSED, 0, "%s: the server's clock was set back during the "
-			  "hold, so the lock stays taken for %s", my->address.label,
-			  duration_format(-change[FIRST], text, sizeof(text)));
+		sql_warn_taken(my->address.hosts.label, -change[FIRST], err);
 	return outcome;
 }
 
 /* ---- reading entries ---- */
-
-static int64_t column_number(MYSQL_ROW row, int column)
-{
-	return row[column] ? strtoll(row[column], NULL, 10) : 0;
-}
-
-/* The columns of entries_show. */
-enum shown {
-	SHOWN_LAST, SHOWN_FENCE, SHOWN_MODE, SHOWN_ID, SHOWN_LEFT, SHOWN_AGE, SHOWN_OWNER,
-	SHOWN_MINE, SHOWN_THERE, SHOWN
-};
-
-/* Add a row. A hold that lives with a connection has no end while that exists. */
-static void show_row(const struct mysql_strategy *strategy, MYSQL_ROW from,
-		     const unsigned long lengths[], struct rows *rows)
-{
-	const uint64_t fence = (uint64_t)column_number(from, SHOWN_FENCE);
-	const int64_t mode = column_number(from, SHOWN_MODE);
-	struct row *row;
-
-	rows->fence = (uint64_t)column_number(from, SHOWN_LAST);
-	if (!from[SHOWN_ID] || !from[SHOWN_OWNER])
-		return;
-	row = rows_add(rows, fence > 0, from[SHOWN_OWNER], lengths[SHOWN_OWNER]);
-	snprintf(row->id, sizeof(row->id), "%s", from[SHOWN_ID]);
-	row->fence = fence;
-	row->mine = column_number(from, SHOWN_MINE) && column_number(from, SHOWN_THERE);
-	row->mode = mode > 0 ? HOLD_SLOT : mode < 0 ? HOLD_SHARED : HOLD_EXCLUSIVE;
-	row->slots = mode > 0 ? (int)mode : 0;
-	row->age_ms = column_number(from, SHOWN_AGE);
-	if (fence && !(strategy->door && column_number(from, SHOWN_THERE)))
-		row->left_ms = column_number(from, SHOWN_LEFT);
-}
 
 static int show_entries(struct mysql_backend *my, struct mysql_conn *conn,
 			const struct request *request, struct rows *rows, struct error *err)
@@ -238,13 +183,14 @@ static int show_entries(struct mysql_backend *my, struct mysql_conn *conn,
 	MYSQL_ROW row;
 
 	call_begin(&call, my, conn, request);
-	call_set(&call, SQL_PART("there", my->strategy->door ? sql_entries_there : "1"));
+	sql_set(call.values, SQL_PART("there", my->strategy->door ? sql_entries_there : "1"));
 	if (mysql_persist(conn, sql, call.values, TAKE_MS, request->name ? SHOWN : 1, &from, err))
 		/* Without tables there are no locks. */
 		return mysql_is_missing(conn) ? 0 : -1;
 	while ((row = mysql_fetch_row(from)))
 		if (request->name)
-			show_row(my->strategy, row, mysql_fetch_lengths(from), rows);
+			sql_show_row(my->strategy, (const char *const *)row,
+				     mysql_fetch_lengths(from)[SHOWN_OWNER], rows);
 		else if (row[0])
 			name_list_add(&rows->names, row[0], mysql_fetch_lengths(from)[0]);
 	mysql_free_result(from);
@@ -304,7 +250,7 @@ static enum outcome take_queued(struct call *call, int64_t late,
 	const struct request *request = call->request;
 	enum outcome outcome;
 
-	call_set(call, SQL_INT("late", late));
+	sql_set(call->values, SQL_INT("late", late));
 	outcome = request_lock(call, call->my->strategy->statements->take_sql, state, err);
 	/* Waiters behind a shared hold may hold, too, and behind a slot if one is free. */
 	if (outcome == OUTCOME_HELD && (request->mode == HOLD_SHARED ||
@@ -414,7 +360,7 @@ static void fall_asleep(struct mysql_backend *my, const struct request *request,
 		return;
 	my->asleep_ms = clock_boot_ms();
 	call_begin(&call, my, &my->conn, request);
-	call_set(&call, SQL_INT("sleep", sleep_ms));
+	sql_set(call.values, SQL_INT("sleep", sleep_ms));
 	if (!mysql_start(call.conn, sql_entries_sleep, call.values, &ignored))
 		grant->retry_ms = my->check_ms + my->base.timeout_ms;
 }
@@ -605,7 +551,7 @@ enum outcome lease_acquire(struct backend *backend, const struct request *reques
 	struct request entry = *request;
 	enum outcome outcome;
 
-	if (check_name(my, request->name, err))
+	if (sql_check_name(my->strategy, request->name, err))
 		return OUTCOME_ERROR;
 	if (my->conn.session) {
 		outcome = lease_renew(backend, request, grant, err);
@@ -642,7 +588,7 @@ int lease_show(struct backend *backend, const struct request *request, struct ro
 	const bool busy = my->conn.pending || my->conn.session;
 	bool taken = false;
 	int64_t number;
-	int failed = request->name ? check_name(my, request->name, err) : 0;
+	int failed = request->name ? sql_check_name(my->strategy, request->name, err) : 0;
 
 	if (!failed)
 		failed = show_entries(my, busy ? &my->side : &my->conn, request, rows, err);
@@ -683,8 +629,8 @@ static enum outcome break_entry(struct mysql_backend *my, const char *name, cons
 	struct call call;
 
 	call_begin(&call, my, &my->side, &request);
-	call_set(&call, SQL_TEXT("row", row->id));
-	call_set(&call, SQL_INT("fence", (int64_t)row->fence));
+	sql_set(call.values, SQL_TEXT("row", row->id));
+	sql_set(call.values, SQL_INT("fence", (int64_t)row->fence));
 	outcome = change_hold(&call, my->strategy->statements->break_sql, my->base.timeout_ms,
 			      change, err);
 	*connection = change[CONNECTION];
@@ -708,7 +654,8 @@ enum outcome lease_break(struct backend *backend, const char *name, const struct
 		return OUTCOME_LOST;
 	if (stranger && !number) {
 		error_set(err, ERROR_REFUSED, 0, "%s: held by a connection that this account "
-			  "cannot see; find it and KILL it as an administrator", my->address.label);
+			  "cannot see; find it and KILL it as an administrator",
+			  my->address.hosts.label);
 		return OUTCOME_ERROR;
 	}
 	if (!stranger)

@@ -11,7 +11,6 @@
 
 #include "base/clock.h"
 #include "base/error.h"
-#include "lock/findings.h"
 #include "lock/hold.h"
 
 /* The longest pause after contention. */
@@ -19,45 +18,42 @@
 
 /* ---- values ---- */
 
+/* A hexadecimal literal means the same in every character set and sql_mode. */
+static void put_bytes(FILE *out, const unsigned char *bytes, size_t length)
+{
+	fputs("X'", out);
+	for (size_t i = 0; i < length; i++)
+		fprintf(out, "%02x", bytes[i]);
+	putc('\'', out);
+}
+
+const struct sql_dialect mysql_dialect = { put_bytes, '`' };
+
 void call_begin(struct call *call, struct mysql_backend *my, struct mysql_conn *conn,
 		const struct request *request)
 {
 	const char *token = request->token ? request->token : "", *text = request->text;
 	const int64_t keep_us = request->keep_ms * 1000;
-	const int64_t mode = request->mode == HOLD_SHARED ? -1 :
-			     request->mode == HOLD_SLOT ? request->slots : 0;
 
 	call->my = my;
 	call->conn = conn;
 	call->request = request;
 	sha256(token, strlen(token), my->digest);
 	call->values[0] = SQL_LAST;
-	call_set(call, SQL_TEXT("name", request->name ? request->name : ""));
-	call_set(call, SQL_BLOB("token", my->digest, sizeof(my->digest)));
-	call_set(call, SQL_TEXT("strategy", my->strategy->name));
-	call_set(call, text ? SQL_TEXT("owner", text) : SQL_PART("owner", "NULL"));
-	call_set(call, SQL_INT("mode", mode));
+	sql_set(call->values, SQL_TEXT("name", request->name ? request->name : ""));
+	sql_set(call->values, SQL_BLOB("token", my->digest, sizeof(my->digest)));
+	sql_set(call->values, SQL_TEXT("strategy", my->strategy->name));
+	sql_set(call->values, text ? SQL_TEXT("owner", text) : SQL_PART("owner", "NULL"));
+	sql_set(call->values, SQL_INT("mode", sql_mode(request)));
 	/* A hold that is retained has no client's token. */
-	call_set(call, SQL_PART("as", keep_us ? "CONCAT('kept ', place)" : "token"));
-	call_set(call, SQL_INT("ttl", keep_us ? keep_us : request->ttl_ms * 1000));
-	call_set(call, SQL_INT("keep", keep_us));
-	call_set(call, SQL_INT("alive", HOLD_ALIVE_MS * INT64_C(1000)));
-	call_set(call, SQL_INT("queue", request->queue));
-	call_set(call, SQL_INT("place", my->position));
-	call_set(call, SQL_PART("conn", "conn"));
-	call_set(call, my->zone ? SQL_TEXT("zone", my->zone) : SQL_PART("zone", "DEFAULT"));
-}
-
-void call_set(struct call *call, struct sql_value value)
-{
-	struct sql_value *at = call->values;
-
-	while (at->key && strcmp(at->key, value.key) != 0)
-		at++;
-	assert(at < call->values + CALL_VALUES - 1);
-	if (!at->key)
-		at[1] = SQL_LAST;
-	*at = value;
+	sql_set(call->values, SQL_PART("as", keep_us ? "CONCAT('kept ', place)" : "token"));
+	sql_set(call->values, SQL_INT("ttl", keep_us ? keep_us : request->ttl_ms * 1000));
+	sql_set(call->values, SQL_INT("keep", keep_us));
+	sql_set(call->values, SQL_INT("alive", HOLD_ALIVE_MS * INT64_C(1000)));
+	sql_set(call->values, SQL_INT("queue", request->queue));
+	sql_set(call->values, SQL_INT("place", my->position));
+	sql_set(call->values, SQL_PART("conn", "conn"));
+	sql_set(call->values, my->zone ? SQL_TEXT("zone", my->zone) : SQL_PART("zone", "DEFAULT"));
 }
 
 /* ---- requests ---- */
@@ -65,7 +61,7 @@ void call_set(struct call *call, struct sql_value value)
 int mysql_start(struct mysql_conn *conn, const char *sql, const struct sql_value values[],
 		struct error *err)
 {
-	char *text = sql_format(sql, values);
+	char *text = sql_format(&mysql_dialect, sql, values);
 
 	assert(text);
 	return mysql_conn_send(conn, text, err);
@@ -129,7 +125,7 @@ int mysql_make_tables(struct mysql_conn *conn, struct error *err)
 	if (conn->code == ER_TABLEACCESS_DENIED_ERROR)
 		error_set(err, ERROR_REFUSED, 0, "%s: tables are missing, and this account may "
 			  "not make them: 'dlock setup --dry-run' prints the SQL for one that may",
-			  conn->address->label);
+			  conn->address->hosts.label);
 	return -1;
 }
 
@@ -147,7 +143,7 @@ static void roll_back(struct mysql_conn *conn)
 int mysql_run(struct mysql_conn *conn, const char *sql, const struct sql_value values[],
 	      MYSQL_RES **rows, struct error *err)
 {
-	const struct mysql_address *address = conn->address;
+	const struct sql_hosts *hosts = &conn->address->hosts;
 	size_t sent_to = 0, most;
 
 	for (size_t tries = 0;; tries++) {
@@ -155,19 +151,19 @@ int mysql_run(struct mysql_conn *conn, const char *sql, const struct sql_value v
 		mysql_end_stale(conn);
 		if (!run_once(conn, sql, values, rows, err)) {
 			/* Another host has not received the first request. */
-			conn->backend->resent |= tries && address->at == sent_to;
+			conn->backend->resent |= tries && hosts->at == sent_to;
 			return 0;
 		}
 		roll_back(conn);
 		/* A host that takes no writes is passed over at once, so ask all of them. */
-		most = mysql_classify(conn->code) == MYSQL_ELSEWHERE && address->host_count > 1 ?
-		       address->host_count - 1 : 1;
+		most = mysql_classify(conn->code) == SQL_ELSEWHERE && hosts->count > 1 ?
+		       hosts->count - 1 : 1;
 		/* Do not repeat a request to a server that hangs, but send it to the next one. */
 		if (tries >= most || conn->session || conn->mysql || !conn->sent ||
 		    err->kind != ERROR_UNAVAILABLE ||
-		    (err->errnum == ETIMEDOUT && address->host_count == 1))
+		    (err->errnum == ETIMEDOUT && hosts->count == 1))
 			return -1;
-		sent_to = address->at;
+		sent_to = hosts->at;
 		if (rows)
 			mysql_free_result(*rows);
 	}
@@ -177,7 +173,7 @@ int mysql_persist(struct mysql_conn *conn, const char *sql, const struct sql_val
 		  int64_t limit_ms, unsigned int columns, MYSQL_RES **rows, struct error *err)
 {
 	const int64_t until_ms = clock_boot_ms() + limit_ms;
-	size_t hosts = conn->session ? 1 : conn->address->host_count;
+	size_t hosts = conn->session ? 1 : conn->address->hosts.count;
 	int failed;
 
 	for (;;) {
@@ -206,5 +202,5 @@ int mysql_persist(struct mysql_conn *conn, const char *sql, const struct sql_val
 
 bool mysql_contended(const struct mysql_conn *conn)
 {
-	return mysql_classify(conn->code) == MYSQL_CONTENTION;
+	return mysql_classify(conn->code) == SQL_CONTENTION;
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The MySQL backend's object, and the functions that run statements. From the lowest file up: sql.c
- * puts values into a statement, conn.c is one connection, and run.c runs statements over it. Above
+ * The MySQL backend's object, and the functions that run statements. From the lowest file up:
+ * conn.c is one connection, and run.c runs statements over it. Above
  * these, lease.c has the queue of a lock and the functions for the engine, and door.c those of some
  * strategies. strategies.c lists the strategies, and backend.c opens the one that a URI names.
  */
@@ -14,43 +14,19 @@
 #include "base/sha256.h"
 #include "lock/hold.h"
 #include "conn.h"
-#include "sql.h"
+#include "../sql/strategy.h"
 
 /* The statements of sql/NAME.sql, made by embed.sh. */
 #include "mysql_texts.h"
 
-struct call;
-struct door_kind;
-
-/* Statements with the keys and the columns of those in sql/entries.sql. */
-struct mysql_statements {
-	const char *try_sql;		/* NULL: there is no queue, and waiters poll */
-	const char *take_sql, *renew_sql, *release_sql, *show_sql, *list_sql, *break_sql;
-	const char *leave_sql;		/* NULL: the release retains a hold, and nothing waits */
-	const char *check_sql;		/* names and values of facts */
-};
-
-/* One way to store a lock and to wait for it. */
-struct mysql_strategy {
-	const char *name;		/* as in ?strategy=NAME, or ?dialect=NAME */
-	bool dialect;
-	unsigned int can;		/* of enum backend_can */
-	size_t name_characters;		/* the most in a lock's name; 0: no limit */
-	const char *param;		/* of the URI, beside those of all strategies; or NULL */
-	/* Makes missing tables: for `dlock setup`, and on first use. */
-	const char *tables;
-	/* GRANTs for `dlock setup --dry-run`, with "{user}" and "{database}" in them. */
-	const char *grants;
-	const struct mysql_statements *statements;
-	const struct door_kind *door;	/* of a lock that lives with a connection; else NULL */
-};
+extern const struct sql_dialect mysql_dialect;
 
 /* In the order of messages; the first one is the default. Ends with a NULL name. */
-extern const struct mysql_strategy mysql_strategies[];
+extern const struct sql_strategy mysql_strategies[];
 
 struct mysql_backend {
 	struct backend base;
-	const struct mysql_strategy *strategy;
+	const struct sql_strategy *strategy;
 	struct mysql_address address;
 	struct mysql_conn conn;
 	struct mysql_conn side;	/* while conn sleeps, or has to hold a lock */
@@ -75,8 +51,6 @@ static inline struct mysql_backend *mysql_from_backend(struct backend *backend)
 	return (struct mysql_backend *)backend;
 }
 
-#define CALL_VALUES 32
-
 /*
  * A request of the engine, and the values for the keys of its statements. They point into the call,
  * the backend and the request, so calls are not copied, and live no longer than the request.
@@ -85,15 +59,12 @@ struct call {
 	struct mysql_backend *my;
 	struct mysql_conn *conn;
 	const struct request *request;
-	struct sql_value values[CALL_VALUES];
+	struct sql_value values[SQL_VALUES];
 };
 
 /* Begin with the values that the request and the strategy give. */
 void call_begin(struct call *call, struct mysql_backend *my, struct mysql_conn *conn,
 		const struct request *request);
-
-/* Add or replace a value. */
-void call_set(struct call *call, struct sql_value value);
 
 /*
  * Run sql with values in it (NULL: none) over conn, and open conn if it is closed. If the

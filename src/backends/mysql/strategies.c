@@ -2,7 +2,7 @@
 /* The table of strategies: their statements, and what they support. */
 #include "door.h"
 
-static const struct mysql_statements entries = {
+static const struct sql_statements entries = {
 	.try_sql = sql_entries_try,
 	.take_sql = sql_entries_take,
 	.renew_sql = sql_entries_renew,
@@ -14,7 +14,7 @@ static const struct mysql_statements entries = {
 	.check_sql = sql_facts,
 };
 
-static const struct mysql_statements shedlock = {
+static const struct sql_statements shedlock = {
 	.take_sql = sql_shedlock_take,
 	.renew_sql = sql_shedlock_renew,
 	.release_sql = sql_shedlock_release,
@@ -27,7 +27,7 @@ static const struct mysql_statements shedlock = {
 #define ENTRIES .statements = &entries, \
 	.tables = sql_entries_tables, .grants = sql_entries_grants
 
-const struct mysql_strategy mysql_strategies[] = {
+const struct sql_strategy mysql_strategies[] = {
 	{ .name = "lease", ENTRIES, .can = BACKEND_SHARED | BACKEND_SLOTS },
 	{ .name = "insert", ENTRIES },
 	{ .name = "row", .statements = &entries, .door = &door_row, .can = BACKEND_SHARED,

@@ -45,7 +45,11 @@ struct entry {
 struct mem {
 	struct backend base;
 	char name[sizeof(((struct sockaddr_un *)0)->sun_path)];
-	int wake_fd;			/* where a waiter is woken; -1: it does not wait */
+	/*
+	 * Where a waiter is woken; -1: it does not wait. Only event() reads it, so `woken` of the
+	 * contract is never needed.
+	 */
+	int wake_fd;
 	struct hold_late late;
 	/* Between begin_change() and commit_change(): */
 	int server;			/* the connection */

@@ -405,7 +405,7 @@ static bool is_due(const struct side *side, struct client *client)
 	if (side->driver->local)
 		return true;
 	ready.fd = client->backend->ops->fd(client->backend);
-	if (poll(&ready, 1, 0) > 0)
+	if (client->backend->woken || poll(&ready, 1, 0) > 0)
 		client->retry_ms = clock_earlier(client->retry_ms,
 						 client->backend->ops->event(client->backend));
 	return client->retry_ms <= clock_boot_ms();

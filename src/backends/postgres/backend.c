@@ -1,0 +1,93 @@
+/* SPDX-License-Identifier: MIT */
+/* Locks in a PostgreSQL server: opening the strategy of a URI, making its tables. */
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/error.h"
+#include "base/memory.h"
+#include "base/version.h"
+#include "postgres.h"
+
+static void pg_close(struct backend *backend)
+{
+	struct postgres_backend *pg = postgres_from_backend(backend);
+
+	postgres_close(&pg->conn);
+	free(pg);
+}
+
+static int pg_connect(struct backend *backend, const struct request *request, struct error *err)
+{
+	(void)request;
+	return postgres_open(&postgres_from_backend(backend)->conn, err);
+}
+
+static int pg_fd(struct backend *backend)
+{
+	const struct postgres_backend *pg = postgres_from_backend(backend);
+
+	return pg->conn.pg ? PQsocket(pg->conn.pg) : -1;
+}
+
+static struct backend *pg_open(const struct uri *uri, struct error *err)
+{
+	static const char *const known[] = {
+		URI_COMMON_PARAMS, "strategy", "dialect", POSTGRES_PARAMS, NULL
+	};
+	const struct sql_strategy *strategy = sql_find_strategy(postgres_strategies, uri, err);
+	struct postgres_backend *pg;
+
+	if (!strategy || uri_check_params(uri, known, err))
+		return NULL;
+	pg = memory_new(1, sizeof(*pg));
+	pg->strategy = strategy;
+	pg->conn.backend = &pg->base;
+	pg->base.session = strategy->door;
+	pg->base.can = strategy->can;
+	if (!postgres_conn_init(&pg->conn, uri, err))
+		return &pg->base;
+	free(pg);
+	return NULL;
+}
+
+static int pg_setup(struct backend *backend, char **plan, struct error *err)
+{
+	struct postgres_backend *pg = postgres_from_backend(backend);
+	const char *user = pg->conn.uri->user;
+	const struct sql_value values[] = { SQL_NAME("user", user ? user : "dlock"), SQL_LAST };
+
+	if (plan)
+		*plan = sql_make_plan(pg->strategy, &postgres_dialect, "", values);
+	/* Existing tables are enough for an account that may not create any. */
+	else if (!sql_can_show(backend, postgres_show) || pg->conn.code == POSTGRES_NO_TABLE)
+		return postgres_make_tables(pg, err);
+	return 0;
+}
+
+static const struct backend_ops pg_ops = {
+	.open = pg_open,
+	.close = pg_close,
+	.connect = pg_connect,
+	.acquire = postgres_acquire,
+	.renew = postgres_renew,
+	.release = postgres_release,
+	.show = postgres_show,
+	.fd = pg_fd,
+	.event = postgres_event,
+	.setup = pg_setup,
+	.check = postgres_check,
+	.break_hold = postgres_break,
+};
+
+static const char *describe_library(void)
+{
+	static char text[32];
+
+	snprintf(text, sizeof(text), "libpq %d.%d", PQlibVersion() / 10000, PQlibVersion() % 10000);
+	return text;
+}
+
+const struct backend_module dlock_module = {
+	.module = { DLOCK_VERSION, describe_library },
+	.ops = &pg_ops,
+};

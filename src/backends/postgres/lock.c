@@ -1,0 +1,386 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The functions for the engine. A lock is an entry with an end in the table dlock_entries
+ * (sql/entries.sql). A waiter listens for a notification. A release removes the entry and notifies
+ * the first two waiters in one transaction.
+ *
+ * The steps of tests/model/line.pml: try and take are the statements of these names; take also
+ * removes a late waiter. release is the statement of this name, which wakes.
+ */
+#include <errno.h>
+#include <inttypes.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "postgres.h"
+
+/* ---- requests ---- */
+
+/* Set the values of the server's lock behind the entry. */
+static void set_door(struct postgres_backend *pg, struct call *call)
+{
+	const struct request *request = call->request;
+	struct sql_value *const values = call->values;
+	const bool there = pg->strategy->door;
+	/* break_hold() has no token, and no session that has the lock. */
+	const bool mine = there && request->token;
+
+	sql_set(values, SQL_PART("settings", mine && request->ttl_ms ? sql_advisory_settings : ""));
+	sql_set(values, SQL_INT("idle", request->ttl_ms));
+	sql_set(values, SQL_PART("suffix", request->mode == HOLD_SHARED ? "_shared" : ""));
+	sql_set(values, SQL_PART("door", mine ? sql_advisory_pass : "true"));
+	sql_set(values, SQL_PART("proof", mine ? sql_advisory_prove : "true"));
+	sql_set(values, SQL_PART("open", mine ? sql_advisory_open : "NULL"));
+	sql_set(values, SQL_PART("there", there ? sql_advisory_there : "1"));
+	sql_set(values, SQL_PART("strangers", there ? sql_advisory_strangers : ""));
+}
+
+void call_begin(struct call *call, struct postgres_backend *pg, const struct request *request)
+{
+	struct sql_value *const values = call->values;
+	const char *text = request->text;
+
+	call->request = request;
+	if (request->token)
+		row_id(request->token, pg->id);
+	snprintf(call->ttl, sizeof(call->ttl), "%" PRId64 " * interval '1 ms'",
+		 request->keep_ms ? request->keep_ms : request->ttl_ms);
+	values[0] = SQL_LAST;
+	sql_set(values, SQL_TEXT("strategy", pg->strategy->name));
+	sql_set(values, SQL_TEXT("name", request->name ? request->name : ""));
+	sql_set(values, SQL_TEXT("token", pg->id));
+	sql_set(values, text ? SQL_TEXT("owner", text) : SQL_PART("owner", "NULL"));
+	sql_set(values, SQL_INT("mode", sql_mode(request)));
+	sql_set(values, SQL_PART("ttl", call->ttl));
+	sql_set(values, SQL_INT("keep", request->keep_ms));
+	sql_set(values, SQL_INT("alive", HOLD_ALIVE_MS));
+	sql_set(values, SQL_INT("patience", HOLD_LATE_MS));
+	sql_set(values, SQL_PART("queue", request->queue ? "true" : "false"));
+	sql_set(values, SQL_TEXT("late", ""));
+	/* With another record, the lease may end before the time that waiters know. */
+	sql_set(values, SQL_PART("wakes", text ? sql_wake : ""));
+	set_door(pg, call);
+}
+
+static bool is_missing(const struct postgres_conn *conn)
+{
+	return conn->code == POSTGRES_NO_TABLE;
+}
+
+static int64_t get_number(const PGresult *rows, int column)
+{
+	return sql_number(postgres_column(rows, 0, column));
+}
+
+/* Is a column of the first row true? */
+static bool is_set(const PGresult *rows, int column)
+{
+	const char *value = postgres_column(rows, 0, column);
+
+	return value && value[0] == 't';
+}
+
+int postgres_make_tables(struct postgres_backend *pg, struct error *err)
+{
+	struct sql_value values[SQL_VALUES] = {
+		SQL_PART("create", pg->strategy->tables), SQL_LAST
+	};
+	PGresult *rows;
+	int failed = postgres_run(&pg->conn, sql_make_tables, values, &rows, err);
+
+	PQclear(rows);
+	return failed;
+}
+
+/* The columns of statements that change a hold. */
+enum change {
+	CHANGED,		/* whether it was a hold */
+	PID,			/* the server's process of its connection */
+	TAKEN_MS,		/* a clock that was set back keeps it taken for so long */
+};
+
+/* Run a statement that changes a hold. HELD: it has changed one. *pid: that of its connection. */
+static enum outcome change_hold(struct postgres_backend *pg, struct call *call, const char *sql,
+				int64_t *pid, struct error *err)
+{
+	PGresult *rows;
+	int64_t changed, taken_ms;
+
+	*pid = 0;
+	if (postgres_run(&pg->conn, sql, call->values, &rows, err))
+		return is_missing(&pg->conn) ? OUTCOME_LOST : OUTCOME_ERROR;
+	changed = get_number(rows, CHANGED);
+	*pid = get_number(rows, PID);
+	taken_ms = get_number(rows, TAKEN_MS);
+	PQclear(rows);
+	if (!changed)
+		return sql_lost(pg->conn.hosts.label, err);
+	if (taken_ms)
+		sql_warn_taken(pg->conn.hosts.label, taken_ms, err);
+	return OUTCOME_HELD;
+}
+
+/* ---- renewing and releasing ---- */
+
+enum outcome postgres_renew(struct backend *backend, const struct request *request,
+			    struct grant *grant, struct error *err)
+{
+	struct postgres_backend *pg = postgres_from_backend(backend);
+	const bool door = pg->strategy->door;
+	struct request entry = *request;
+	enum outcome outcome;
+	struct call call;
+	int64_t pid;
+
+	if (door && !pg->conn.session)
+		return sql_lost(pg->conn.hosts.label, err);
+	/* The server ends an idle connection after the TTL of the acquisition. */
+	if (door)
+		entry.ttl_ms = pg->idle_ms;
+	grant->fence = pg->fence;
+	grant->ttl_ms = entry.ttl_ms;
+	call_begin(&call, pg, &entry);
+	outcome = change_hold(pg, &call, pg->strategy->statements->renew_sql, &pid, err);
+	/* The lock of the server ends with its connection. */
+	return outcome == OUTCOME_ERROR && door && !pg->conn.pg ? OUTCOME_LOST : outcome;
+}
+
+/* End a request that still runs on a closed connection: it could take a lock after its release. */
+static void end_stale(struct postgres_backend *pg, struct call *call)
+{
+	struct error ignored;
+	PGresult *rows;
+
+	sql_set(call->values, SQL_INT("stale", pg->conn.stale));
+	if (pg->conn.stale &&
+	    !postgres_run(&pg->conn, sql_end_stale, call->values, &rows, &ignored))
+		PQclear(rows);
+	pg->conn.stale = 0;
+}
+
+enum outcome postgres_release(struct backend *backend, const struct request *request,
+			      struct error *err)
+{
+	struct postgres_backend *pg = postgres_from_backend(backend);
+	const struct sql_statements *statements = pg->strategy->statements;
+	const bool had = pg->conn.session, kept = request->keep_ms && statements->try_sql;
+	const char *sql = kept ? statements->renew_sql : statements->release_sql;
+	enum outcome outcome;
+	struct call call;
+	int64_t pid;
+	bool ended;
+
+	pg->waits = false;
+	pg->conn.channel[0] = '\0';
+	call_begin(&call, pg, request);
+	end_stale(pg, &call);
+	backend->resent = false;
+	outcome = change_hold(pg, &call, sql, &pid, err);
+	pg->conn.session = false;
+	if (!had || outcome == OUTCOME_HELD)
+		return outcome;
+	/* The end of the connection frees the lock of the server. Its entry is still there. */
+	ended = !pg->conn.pg;
+	postgres_close(&pg->conn);
+	return outcome == OUTCOME_ERROR && ended ? change_hold(pg, &call, sql, &pid, err) : outcome;
+}
+
+/* ---- acquiring ---- */
+
+/* The columns of try and take. */
+enum state {
+	FENCE,			/* 0: it was not taken */
+	WAITING,		/* waiters before ours */
+	LEFT_MS,		/* until the first lease before it ends; -1: there is none */
+	FOREIGN,		/* another program has the lock, or no wake-up can come */
+	OTHER_SLOTS,		/* of holders that do not agree with ours; 0: there are none */
+	LATE,			/* a waiter before it that may hold; "": none */
+	WAKES,			/* others may hold, too, or a dead waiter was removed */
+};
+
+/* Try once. BUSY: *rows, which the caller frees, has the state; without a row nothing is known. */
+static enum outcome request_lock(struct postgres_backend *pg, struct call *call, const char *sql,
+				 PGresult **rows, struct grant *grant, struct error *err)
+{
+	struct error ignored;
+	PGresult *woken;
+	int slots, failed = postgres_run(&pg->conn, sql, call->values, rows, err);
+
+	if (failed && is_missing(&pg->conn) && !postgres_make_tables(pg, err))
+		failed = postgres_run(&pg->conn, sql, call->values, rows, err);
+	if (failed)
+		return OUTCOME_ERROR;
+	if (is_set(*rows, WAKES) &&
+	    !postgres_run(&pg->conn, sql_wake, call->values, &woken, &ignored))
+		PQclear(woken);
+	grant->fence = pg->fence = (uint64_t)get_number(*rows, FENCE);
+	if (grant->fence)
+		return OUTCOME_HELD;
+	slots = (int)get_number(*rows, OTHER_SLOTS);
+	return hold_mode_slots_agree(slots, call->request, err) ? OUTCOME_BUSY : OUTCOME_ERROR;
+}
+
+/* Take the lock with an entry, which is made if it is not there. */
+static enum outcome take_queued(struct postgres_backend *pg, struct call *call, struct grant *grant,
+				struct error *err)
+{
+	int64_t late_ms = CLOCK_NEVER;
+	char late[ROW_ID_SIZE] = "";
+	enum outcome outcome;
+	const char *found;
+	PGresult *rows;
+
+	do {
+		sql_set(call->values, SQL_TEXT("late", late));
+		outcome = request_lock(pg, call, pg->strategy->statements->take_sql, &rows, grant,
+				       err);
+		if (outcome == OUTCOME_BUSY) {
+			found = postgres_column(rows, 0, LATE);
+			snprintf(late, sizeof(late), "%s", found ? found : "");
+			late_ms = hold_watch_late(&pg->late, late);
+			grant->retry_ms = clock_earlier(late_ms, hold_retry_at(
+				get_number(rows, LEFT_MS), !get_number(rows, WAITING),
+				is_set(rows, FOREIGN)));
+		}
+		PQclear(rows);
+	} while (outcome == OUTCOME_BUSY && !late_ms);
+	pg->waits = outcome == OUTCOME_BUSY && call->request->queue;
+	pg->woken = false;
+	return outcome;
+}
+
+/* Try the statements in the order of their costs. */
+static enum outcome take_lock(struct postgres_backend *pg, const struct request *request,
+			      struct grant *grant, struct error *err)
+{
+	const struct sql_statements *statements = pg->strategy->statements;
+	/* Most locks are free, and half of the waiters that are woken are first. */
+	const char *quick = statements->try_sql;
+	const bool enters = quick && !pg->waits;
+	enum outcome outcome = OUTCOME_BUSY;
+	PGresult *rows = NULL;
+	struct call call;
+
+	call_begin(&call, pg, request);
+	if (quick && !enters)
+		quick = pg->woken && request->mode == HOLD_EXCLUSIVE ? sql_step : NULL;
+	if (statements->try_sql && request->queue)
+		snprintf(pg->conn.channel, sizeof(pg->conn.channel), "dlock_%.32s", pg->id);
+	if (quick)
+		outcome = request_lock(pg, &call, quick, &rows, grant, err);
+	PQclear(rows);
+	if (outcome != OUTCOME_BUSY)
+		return outcome;
+	outcome = take_queued(pg, &call, grant, err);
+	/* Others were in the queue a moment ago: an answer for a client that cannot wait longer. */
+	if (outcome != OUTCOME_ERROR || !enters || err->errnum != ETIMEDOUT)
+		return outcome;
+	*err = (struct error){ 0 };
+	return OUTCOME_BUSY;
+}
+
+enum outcome postgres_acquire(struct backend *backend, const struct request *request,
+			      struct grant *grant, struct error *err)
+{
+	struct postgres_backend *pg = postgres_from_backend(backend);
+	const bool door = pg->strategy->door;
+	struct request entry = *request;
+	enum outcome outcome;
+
+	if (sql_check_name(pg->strategy, request->name, err))
+		return OUTCOME_ERROR;
+	backend->woken = false;
+	if (pg->conn.session) {
+		outcome = postgres_renew(backend, request, grant, err);
+		grant->hold_fd = outcome == OUTCOME_HELD ? PQsocket(pg->conn.pg) : -1;
+		if (outcome != OUTCOME_LOST)
+			return outcome;
+		pg->conn.session = false;
+		postgres_close(&pg->conn);
+		return OUTCOME_ERROR;
+	}
+	if (postgres_open(&pg->conn, err))
+		return OUTCOME_ERROR;
+	grant->sent_ms = clock_boot_ms();
+	/* idle_session_timeout is an int, of ms. */
+	if (door)
+		pg->idle_ms = entry.ttl_ms = clock_earlier(request->ttl_ms, INT_MAX);
+	outcome = take_lock(pg, &entry, grant, err);
+	grant->ttl_ms = entry.ttl_ms;
+	pg->conn.session = door && outcome == OUTCOME_HELD;
+	if (pg->conn.session)
+		grant->hold_fd = PQsocket(pg->conn.pg);
+	/* A session keeps the server's lock, even if its transaction has failed. */
+	if (door && outcome == OUTCOME_ERROR)
+		postgres_close(&pg->conn);
+	if (outcome == OUTCOME_HELD)
+		backend->woken = false;
+	return outcome;
+}
+
+int64_t postgres_event(struct backend *backend)
+{
+	struct postgres_backend *pg = postgres_from_backend(backend);
+
+	postgres_read_input(&pg->conn);
+	pg->woken = backend->woken;
+	backend->woken = false;
+	return pg->woken || !pg->conn.pg ? 0 : CLOCK_NEVER;
+}
+
+/* ---- showing and breaking ---- */
+
+int postgres_show(struct backend *backend, const struct request *request, struct rows *rows,
+		  struct error *err)
+{
+	struct postgres_backend *pg = postgres_from_backend(backend);
+	const struct sql_statements *statements = pg->strategy->statements;
+	const char *columns[SHOWN];
+	struct call call;
+	PGresult *from;
+
+	if (request->name && sql_check_name(pg->strategy, request->name, err))
+		return -1;
+	call_begin(&call, pg, request);
+	if (postgres_run(&pg->conn, request->name ? statements->show_sql : statements->list_sql,
+			 call.values, &from, err))
+		/* Without tables there are no locks. */
+		return is_missing(&pg->conn) ? 0 : -1;
+	for (int i = 0; i < PQntuples(from); i++) {
+		for (int c = 0; c < SHOWN; c++)
+			columns[c] = postgres_column(from, i, c);
+		if (request->name)
+			sql_show_row(pg->strategy, columns,
+				     (size_t)PQgetlength(from, i, SHOWN_OWNER), rows);
+		else if (columns[0])
+			name_list_add(&rows->names, columns[0], (size_t)PQgetlength(from, i, 0));
+	}
+	PQclear(from);
+	return 0;
+}
+
+enum outcome postgres_break(struct backend *backend, const char *name, const struct row *row,
+			    struct error *err)
+{
+	struct postgres_backend *pg = postgres_from_backend(backend);
+	const struct request request = { .name = name };
+	enum outcome outcome = OUTCOME_HELD;
+	int64_t pid = row->holder.pid, none;
+	struct call call;
+
+	snprintf(pg->id, sizeof(pg->id), "%s", row->id);
+	call_begin(&call, pg, &request);
+	sql_set(call.values, SQL_INT("fence", (int64_t)row->fence));
+	if (row->id[0] || !pg->strategy->door)
+		outcome = change_hold(pg, &call, pg->strategy->statements->break_sql, &pid, err);
+	if (outcome != OUTCOME_HELD || !pg->strategy->door)
+		return outcome;
+	/* The user has confirmed that its command is dead: end the connection that has the lock. */
+	sql_set(call.values, SQL_INT("pid", pid));
+	outcome = change_hold(pg, &call, sql_advisory_terminate, &none, err);
+	return row->id[0] && outcome == OUTCOME_LOST ? OUTCOME_HELD : outcome;
+}

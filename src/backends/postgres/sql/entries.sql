@@ -1,0 +1,183 @@
+-- The queue of a lock. An entry waits (its fence is 0) or holds. It may hold if there are no entries
+-- before it, or if all of them have its mode and that mode is not exclusive.
+--
+-- The row in dlock_names is the mutex of one lock. Each request that adds, takes or removes an entry
+-- locks this row first, and decides in later statements, which see what others have committed: the
+-- snapshot of a statement is taken when it begins. So a request is one packet and one transaction.
+
+-- name: tables
+-- strategy is that of the URI. fence in dlock_names is the last number drawn: it grows, and is the
+-- clock in microseconds where it can be. token is the SHA-256 of the token, place the number drawn on
+-- arrival; mode 0: exclusive, -1: shared, N: one of N slots; fence 0: it waits, else the number drawn
+-- when it took the lock. pid is the connection that listens, or that has the advisory lock, and home
+-- the start of its server, or -infinity behind a pooler.
+CREATE TABLE IF NOT EXISTS dlock_names (
+  strategy text COLLATE "C", name text COLLATE "C", fence bigint NOT NULL,
+  PRIMARY KEY (strategy, name)
+) WITH (fillfactor = 50);
+CREATE TABLE IF NOT EXISTS dlock_entries (
+  strategy text COLLATE "C", name text COLLATE "C", token text COLLATE "C",
+  place bigint NOT NULL, mode integer NOT NULL, fence bigint NOT NULL, expires timestamptz NOT NULL,
+  pid integer NOT NULL, home timestamptz NOT NULL, owner text NOT NULL,
+  PRIMARY KEY (strategy, name, token)
+) WITH (fillfactor = 50);
+
+-- name: make_tables
+-- Two clients that make a table at once would collide in the catalogue.
+BEGIN;
+SELECT pg_advisory_xact_lock(hashtextextended('dlock_entries', 0));
+{create}
+COMMIT;
+
+-- name: grants
+GRANT SELECT, INSERT, UPDATE, DELETE ON dlock_names, dlock_entries TO {user};
+
+-- name: lock
+strategy = {strategy} AND name = {name}
+
+-- name: clock
+(extract(epoch FROM clock_timestamp()) * 1000000)::bigint
+
+-- name: begin
+-- A limit of time that ends a COMMIT while a standby is awaited is only a warning, and the commit is
+-- there: so there is no limit, and the warning is not hidden. The mode of default_transaction_read_only
+-- stays, because an administrator may have set it to keep writers out.
+BEGIN ISOLATION LEVEL READ COMMITTED;
+SET LOCAL statement_timeout = 0;
+SET LOCAL client_min_messages = warning;
+
+-- name: mutex
+SELECT FROM dlock_names WHERE {lock} FOR NO KEY UPDATE;
+
+-- name: draw
+-- Locks the mutex, and draws a number.
+INSERT INTO dlock_names AS n (strategy, name, fence) VALUES ({strategy}, {name}, {clock})
+  ON CONFLICT (strategy, name) DO UPDATE SET fence = GREATEST(n.fence + 1, excluded.fence);
+
+-- name: home
+-- {backend} is the process that answered the login. Behind a pooler, each transaction may have
+-- another one.
+CASE pg_backend_pid() WHEN {backend} THEN pg_postmaster_start_time() ELSE '-infinity' END
+
+-- name: broken
+-- The connection of an entry is gone.
+(q.home = pg_postmaster_start_time() AND NOT EXISTS (SELECT FROM pg_stat_get_activity(q.pid)))
+
+-- name: dead
+q.fence = 0 AND {broken}
+
+-- name: wake
+-- Wakes the first waiter, which may take the lock, and the second one, which watches the first.
+SELECT pg_notify('dlock_' || left(token, 32), '') FROM dlock_entries q
+  WHERE {lock} AND fence = 0 AND token <> {token} AND NOT ({dead}) ORDER BY place LIMIT 2;
+
+-- name: try
+-- Takes a lock whose queue is empty: no row, and nothing done, if it is not.
+{begin}
+{settings}
+{draw}
+INSERT INTO dlock_entries
+  SELECT strategy, name, {token}, fence, {mode}, fence, clock_timestamp() + {ttl}, pg_backend_pid(),
+    {home}, {owner}
+  FROM dlock_names WHERE {lock} AND
+    CASE WHEN EXISTS (SELECT FROM dlock_entries WHERE {lock}) THEN false ELSE {door} END
+  RETURNING fence;
+COMMIT;
+
+-- name: step
+-- Takes the lock exclusively for an entry that has become the first one: no row if it is not.
+{begin}
+{settings}
+{draw}
+UPDATE dlock_entries e SET fence = n.fence, expires = clock_timestamp() + {ttl},
+    pid = pg_backend_pid(), home = {home} FROM dlock_names n
+  WHERE n.strategy = e.strategy AND n.name = e.name AND e.strategy = {strategy} AND e.name = {name} AND
+    e.token = {token} AND e.fence = 0 AND
+    CASE WHEN EXISTS (SELECT FROM dlock_entries q WHERE {lock} AND q.place < e.place) THEN false
+      ELSE {door} END
+  RETURNING e.fence;
+COMMIT;
+
+-- name: take
+-- Adds an entry, unless this token has one, and takes the lock if the entries before it allow this.
+-- Expired entries are deleted first, so whoever is still there afterwards counts. An earlier request
+-- of this token, whose answer was lost, may have taken the lock: then its lease is extended.
+{begin}
+{settings}
+{draw}
+{listen}
+WITH pruned AS (
+  DELETE FROM dlock_entries q WHERE {lock} AND (expires <= clock_timestamp() OR
+    token <> {token} AND (fence = 0 AND token = {late} OR {dead})) RETURNING token)
+SELECT set_config('dlock.pruned', count(*)::text, true) FROM pruned;
+INSERT INTO dlock_entries AS e
+  SELECT strategy, name, {token}, fence, {mode}, 0, clock_timestamp() + {alive} * interval '1 ms', pg_backend_pid(),
+    {home}, {owner} FROM dlock_names WHERE {lock}
+  ON CONFLICT (strategy, name, token) DO UPDATE SET pid = excluded.pid, home = excluded.home,
+    expires = GREATEST(e.expires, excluded.expires);
+WITH entries AS (
+  SELECT *, count(*) OVER b AS before, count(*) FILTER (WHERE fence = 0) OVER b AS waiting,
+      min(mode) OVER b AS low, max(mode) OVER b AS high,
+      min(expires) FILTER (WHERE fence > 0) OVER b AS ends,
+      max(mode) FILTER (WHERE fence > 0) OVER b AS held
+    FROM dlock_entries WHERE {lock}
+    WINDOW b AS (ORDER BY place ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)),
+able AS (
+  SELECT *, before = 0 OR
+      mode <> 0 AND low = mode AND high = mode AND (mode < 0 OR before < mode) AS able FROM entries),
+me AS (
+  SELECT *, CASE WHEN able OR fence > 0 THEN {door} ELSE false END AS taken,
+      CASE WHEN mode > 0 AND held > 0 AND held <> mode THEN held ELSE 0 END AS slots
+    FROM able WHERE token = {token}),
+put AS (
+  UPDATE dlock_entries e SET fence = CASE WHEN e.fence > 0 THEN e.fence ELSE n.fence END,
+      expires = clock_timestamp() + {ttl}
+    FROM me, dlock_names n WHERE me.taken AND e.strategy = me.strategy AND e.name = me.name AND
+      e.token = me.token AND n.strategy = me.strategy AND n.name = me.name RETURNING e.fence),
+gone AS (
+  DELETE FROM dlock_entries e USING me WHERE NOT me.taken AND e.strategy = me.strategy AND
+    e.name = me.name AND e.token = me.token AND (NOT {queue} OR me.slots > 0))
+SELECT COALESCE((SELECT fence FROM put), 0), waiting,
+    COALESCE((extract(epoch FROM ends - clock_timestamp()) * 1000)::bigint, -1),
+    able AND NOT taken OR pg_backend_pid() <> {backend},
+    slots, COALESCE((SELECT a.token FROM able a WHERE a.able AND a.fence = 0 AND a.place < me.place AND
+      a.expires < clock_timestamp() + ({alive} - {patience}) * interval '1 ms' ORDER BY a.place LIMIT 1),
+      ''), taken AND mode <> 0 OR current_setting('dlock.pruned') <> '0'
+  FROM me;
+COMMIT;
+
+-- name: end_stale
+-- Ends a connection that we have closed, if it is still in a statement with the digest of our token.
+SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity
+  WHERE pid = {stale} AND position({token} IN query) > 0;
+
+-- name: renew
+{begin}
+{wakes}
+UPDATE dlock_entries SET expires = clock_timestamp() + {ttl}, owner = COALESCE({owner}, owner)
+  WHERE {lock} AND token = {token} AND fence > 0 AND expires > clock_timestamp() AND {proof}
+  RETURNING 1;
+COMMIT;
+
+-- name: release
+{begin}
+{mutex}
+{wake}
+DELETE FROM dlock_entries WHERE {lock} AND token = {token}
+  RETURNING (fence > 0 AND expires > clock_timestamp() AND {proof})::int, pid, 0, {open};
+COMMIT;
+
+-- name: show
+-- One row for each entry, or one without an entry.
+SELECT n.fence, q.fence, q.mode, q.token,
+    (extract(epoch FROM q.expires - clock_timestamp()) * 1000)::bigint,
+    GREATEST(0, {clock} - CASE WHEN q.fence > 0 THEN q.fence ELSE q.place END) / 1000,
+    q.owner, (q.token = {token})::int, ({there})::int, q.place
+  FROM dlock_names n LEFT JOIN dlock_entries q ON q.strategy = n.strategy AND q.name = n.name AND
+    q.expires > clock_timestamp() AND NOT ({dead})
+  WHERE n.strategy = {strategy} AND n.name = {name}
+{strangers}
+  ORDER BY 10;
+
+-- name: list
+SELECT DISTINCT name FROM dlock_entries WHERE strategy = {strategy} AND expires > clock_timestamp();

@@ -1,0 +1,103 @@
+# SPDX-License-Identifier: MIT
+# shellcheck shell=bash disable=SC2016 # what is quoted is for the inner shell
+#
+# Two servers, of which one follows the other, and the one that takes over.
+
+load ../lib/helpers
+load postgres
+
+# pair SYNCHRONOUS: starts a primary in $T/one and a standby in $T/two; sets BOTH to the URI of both
+pair() {
+	local one=$T/one two=$T/two
+	PRIVATE+=("$one" "$two")
+	postgres_start "$one" -c wal_level=replica -c hot_standby=on
+	mkdir "$two"
+	postgres_own "$two"
+	(cd "$two" && "${POSTGRES_AS[@]}" "$POSTGRES_BIN/pg_basebackup" -h "$one" -p "$(<"$one/port")" -U postgres -w \
+		-D "$two/data" -R -c fast --no-sync) >"$two/backup" 2>&1 || fail "$(<"$two/backup")"
+	sed -i 's/^primary_conninfo = .*/primary_conninfo = '"'host=${one//\//\\/} port=$(<"$one/port") user=postgres application_name=two'/" \
+		"$two/data/postgresql.auto.conf"
+	mysql_free_port
+	postgres_launch "$two" "$PORT"
+	if [[ $1 == yes ]]; then
+		SERVER=$one pg "ALTER SYSTEM SET synchronous_standby_names = 'two'" >"$T/set"
+		SERVER=$one pg "SELECT pg_reload_conf()" >reload
+	fi
+	wait_until 10 is_streaming "$one"
+	BOTH=postgresql://dlock:s3cret@127.0.0.1:$(<"$one/port"),127.0.0.1:$(<"$two/port")/dlock
+}
+
+is_streaming() {
+	[[ $(SERVER=$1 pg "SELECT count(*) FROM pg_stat_replication WHERE state = 'streaming'") == 1 ]]
+}
+
+promote() {
+	SERVER=$T/two pg "SELECT pg_promote()" >promoted
+}
+
+@test "several hosts: the one that takes writes is found, and a standby alone is refused with a reason" {
+	local two
+	pair no
+	two=postgresql://dlock:s3cret@127.0.0.1:$(<"$T/two/port")
+	"$DLOCK" run -n -b "$two,127.0.0.1:$(<"$T/one/port")/dlock" "$LOCK" -- true
+	refused 'read-only.*primary' "$two/dlock" -n
+	"$DLOCK" check -b "$BOTH" >found || [[ $? == 1 ]]
+	has_line found '^warning +replication'
+}
+
+# fail_over HOW...: a holder and a waiter go on at the standby, which takes over after HOW
+fail_over() {
+	local fence waiter
+	DLOCK_BACKEND="$BOTH?timeout=1s&connect-timeout=2s"
+	hold -t 20s -- "$TOOLS/witness" -i -l "$T/log"
+	fence=$FENCE
+	start "$DLOCK" run "$LOCK" -- sh -c 'echo "$DLOCK_FENCE" >next'
+	waiter=$PID
+	SERVER=$T/one wait_until 5 waiters 1
+	"$@"
+	promote
+	SERVER=$T/two wait_until 15 waiters 1
+	SERVER=$T/two wait_until 15 renewed
+	alive "$COMMAND"
+	kill -KILL "$COMMAND"
+	join "$HOLDER"
+	join "$waiter" 10
+	equal "$status" 0
+	(($(<next) > fence)) || fail "fence $(<next) after $fence"
+}
+
+# renewed: the holder has come to the new primary, whose entry ends later than 15 s from now
+renewed() {
+	lock_field "expires > clock_timestamp() + interval '14 s'"
+	[[ $VALUE == t ]]
+}
+
+@test "synchronous: the primary crashes, and holder and waiter go on with the standby" {
+	pair yes
+	fail_over postgres_stop "$T/one"
+}
+
+# bats test_tags=more
+@test "synchronous: the primary hangs, and holder and waiter go on; its thaw lets nobody in" {
+	pair yes
+	fail_over postgres_freeze "$T/one"
+	postgres_thaw "$T/one"
+	# It waits for a standby, so it acknowledges nothing.
+	refused 'no answer|not known' "postgresql://dlock:s3cret@127.0.0.1:$(<"$T/one/port")/dlock?timeout=1s" -n
+}
+
+# bats test_tags=more
+@test "synchronous, again and again: an acknowledged lock is never forgotten" {
+	local n
+	for n in {1..5}; do
+		rm -rf "$T/one" "$T/two" log next
+		PRIVATE=()
+		pair yes
+		"$DLOCK" acquire -b "$BOTH" -t 60s "$LOCK" >token
+		postgres_stop "$T/one"
+		promote
+		run --separate-stderr -124 "$DLOCK" run -n -b "$BOTH" "$LOCK" -- touch ran
+		"$DLOCK" release -b "$BOTH" "$LOCK" "$(<token)"
+		postgres_stop "$T/two"
+	done
+}
