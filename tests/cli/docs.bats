@@ -994,7 +994,7 @@ replica_online() {
 
 @test "README and other pages: files that they name are there" {
 	local page link
-	for page in README.md CONTRIBUTING.md docs/recipes.md docs/code.md; do
+	for page in README.md CONTRIBUTING.md docs/{recipes,code,peers}.md; do
 		grep -oE '\]\([^):]*\)' "$TOP/$page" | tr -d '()]' >links
 		[[ -s links ]]
 		while read -r link; do
@@ -1026,16 +1026,21 @@ replica_online() {
 	cd "$T"
 }
 
-@test "README: exit statuses and backends" {
-	statuses >wanted
-	awk '/^## / { on = ($0 == "## Exit status") } on && /^\| [0-9]/ { print $2 }' \
-		"$TOP/README.md" >found
+@test "README: at most 150 lines; exit statuses, backends, and a link to each page" {
+	local page
+	(($(wc -l <"$TOP/README.md") <= 150))
+	statuses | grep -xE '[0-9]+' >wanted
+	awk '/^## / { on = ($0 == "## Exit status") } on' "$TOP/README.md" | grep -oE '\b12[0-9]\b' >found
 	same wanted found 'exit status'
-	# a row each, but for those that are another name
+	# all but those that are another name
 	help_section Backends | grep -v 'another name for' | sed 's/ .*//' >wanted
-	awk '/^## / { on = ($0 == "## Backends") } on' "$TOP/README.md" |
-		sed -n 's/^| `\([a-z+]*:\).*/\1/p' >found
+	awk '/^## / { on = ($0 == "## Stores") } on' "$TOP/README.md" |
+		grep '^| `' | cut -d'|' -f2 | grep -oE '`[a-z+]+:' | tr -d '`' | sort -u >found
 	same wanted found backends
+	for page in "$TOP"/man/* "$TOP"/docs/{recipes,peers,speed}.md; do
+		page=${page#"$TOP/"}
+		grep -qF "($page)" "$TOP/README.md" || fail "README does not link to $page"
+	done
 }
 
 @test "README and recipes: options that they name are there" {
@@ -1050,13 +1055,6 @@ replica_online() {
 	while read -r option; do
 		grep -qxF -e "$option" known || fail "no option $option"
 	done <named
-}
-
-@test "README: every command is in the table" {
-	commands >wanted
-	awk '/^\| command \|/ { on = 1; next } on && !/^\|/ { on = 0 } on' "$TOP/README.md" |
-		sed -n 's/^| \(.*\) | .*/\1/p' | grep -oE '`[a-z ]+`' | tr -d '`' | sed 's/^dlock //' >found
-	same wanted found commands
 }
 
 @test "CONTRIBUTING and others: files, names and targets that they name are there" {
