@@ -175,8 +175,8 @@ static void print_overview(void)
 		      commands, true, false);
 	printf("%s\n'dlock help COMMAND' shows all options of a command.\n"
 	       "See also: dlock(1), dlock-output(5), dlock.conf(5), dlock-backends(7),\n"
-	       "dlock-etcd(7), dlock-file(7), dlock-mysql(7), dlock-postgres(7), dlock-redis(7),\n"
-	       "dlock-zookeeper(7).\n", examples);
+	       "dlock-etcd(7), dlock-file(7), dlock-mysql(7), dlock-postgres(7),\n"
+	       "dlock-redis(7), dlock-zookeeper(7).\n", examples);
 }
 
 /*
