@@ -124,8 +124,8 @@ static int check_request(const struct backend *backend, const struct request *re
 		option = "--slots";
 	if (!option)
 		return 0;
-	return error_set(err, ERROR_USAGE, 0, "%s:%s%.60s has no %s; file:, redis:, zookeeper:, etcd:, "
-			 "mysql: and postgresql: have it by default", uri->scheme, with,
+	return error_set(err, ERROR_USAGE, 0, "%s:%s%.60s has no %s; file:, redis:, zookeeper:, "
+			 "etcd:, mysql: and postgresql: have it by default", uri->scheme, with,
 			 strategy ? strategy : dialect ? dialect : "", option);
 }
 
