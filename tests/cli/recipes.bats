@@ -61,6 +61,7 @@ kind() {
 	'#!'*) echo script ;;
 	PATH=* | [0-9*]*' * * '*) echo crontab ;;
 	'class '*) echo python ;;
+	'-- '*) echo sql ;;
 	*)
 		if has_line "$1" '^(fence|hold) [0-9a-f]+'; then
 			echo lock-file
@@ -166,9 +167,15 @@ sandbox() {
 	pmy "CREATE DATABASE jobs; CREATE USER admin@'127.0.0.1' IDENTIFIED BY 'one';
 		CREATE USER jobs@'%' IDENTIFIED BY 'two'; GRANT ALL ON jobs.* TO admin@'127.0.0.1';
 		GRANT SELECT, INSERT, UPDATE, DELETE ON jobs.* TO jobs@'%'"
+	source "$TOP/tests/lib/services/postgres.bash"
+	postgres_start "$T/postgres"
+	postgres_at "$T/postgres" "CREATE ROLE admin LOGIN PASSWORD 'one'; CREATE ROLE jobs LOGIN PASSWORD 'two';
+		GRANT admin TO jobs" >/dev/null
+	postgres_at "$T/postgres" "CREATE DATABASE jobs OWNER admin" >/dev/null
 	mkdir -p root/{etc,home/ann,run/dlock,run/lock/dlock,srv,var/lib/prometheus/node-exporter}
 	cat >map <<-END
 		s|redis\.example\.com|127.0.0.1:$REDIS_PORT|
+		s#^(postgres(ql)?://[^@]*@)db\.example\.com#\1127.0.0.1:$(<"$T/postgres/port")#
 		s|db\.example\.com|127.0.0.1:$P_PORT|
 		s|etcd1[^/]*etcd3(\.example\.com)?|127.0.0.1:$etcd|
 		s#(^|=|//)/(etc|home|run|srv|var)(/|\$)#\1$T/root/\2\3#
@@ -183,6 +190,8 @@ sandbox() {
 		"$etcd" >bin/etcdctl
 	printf '#!/bin/sh\nexec %q --no-defaults --socket=%q --user=root\n' "$(type -P mariadb)" \
 		"$P_DIR/sock" >bin/mariadb
+	printf '#!/bin/sh\nexec %q -X -q -h %q -p %s -U postgres jobs\n' "$(type -P psql)" "$T/postgres" \
+		"$(<"$T/postgres/port")" >bin/psql
 	# so that nobody waits for long
 	printf '#!/bin/sh\n[ "$*" != 10 ] || set -- 2\nexec %q "$@"\n' "$(type -P sleep)" >bin/sleep
 	chmod +x bin/*
@@ -190,6 +199,10 @@ sandbox() {
 	install -m 600 <(echo two) root/etc/db.pw
 	blocks ini
 	sed -Ef map block.1 >"$XDG_CONFIG_HOME/dlock.conf"
+}
+
+tidy() {
+	[[ ! -f $T/postgres/pid ]] || postgres_stop "$T/postgres"
 }
 
 # is_recipe FILE: a script of a page is one of the recipes, which have tests of their own
@@ -223,6 +236,11 @@ run_example() {
 		return
 		;;
 	lock-file) return ;;
+	sql)
+		grep '^SELECT' "$1" >statement
+		psql <statement >/dev/null
+		return
+		;;
 	crontab) cron_line "$1" ;;
 	commands) cp "$1" line ;;
 	esac
@@ -257,6 +275,7 @@ run_example() {
 	# no command has run without a lock
 	between "$(wc -l <ran)" 3 99 "commands under a lock"
 	not has_line ran ' $'
+	tidy
 	wait_until 5 no_strays_but "${SERVICES[@]}"
 }
 
@@ -264,7 +283,7 @@ run_example() {
 	sandbox
 	blocks sh
 	local count=0 file
-	for file in block.*; do
+	for file in $(printf '%s\n' block.* | sort -V); do
 		# a script has a test of its own, what operators do, too; the installation is not
 		# tested here
 		if ! grep -q dlock "$file" || grep -qE '^(#!|sudo|dlock check)' "$file"; then
@@ -278,6 +297,7 @@ run_example() {
 	not has_line ran ' $'
 	# nobody else can release the lock
 	equal "$(find . -name '*.token' -perm /077)" "" "readable by others"
+	tidy
 	wait_until 5 no_strays_but "${SERVICES[@]}"
 }
 
