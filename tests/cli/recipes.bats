@@ -957,9 +957,9 @@ ansible_command() {
 	has_line said '^nightly +exclusive +[0-9].* pid [0-9]+ .*'
 	has_line said '^ +waiter 1 +[0-9].* true$'
 	has_line said "^nightly $(hostname)\$"
-	# the columns in the README are those
+	# the columns in the recipes are those
 	run "$DLOCK" status nightly
-	grep -qxF "    ${lines[0]}" "$TOP/README.md" || fail "README has other columns"
+	grep -qxF "    ${lines[0]}" "$TOP/docs/recipes.md" || fail "the recipe has other columns"
 	block sh 'dlock break'
 	run --separate-stderr -0 bash block
 	one_line '^dlock: nightly: broken; was held by .* pid [0-9]+'
