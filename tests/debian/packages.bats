@@ -134,7 +134,7 @@ uris() {
 
 @test "README: the packages of a release install as it says" {
 	local line
-	line=$(grep '^sudo apt install .*\.deb$' "$BATS_TEST_DIRNAME/../../README.md")
+	line=$(grep -oE 'sudo apt install [^`]*\.deb' "$BATS_TEST_DIRNAME/../../README.md")
 	equal "$(wc -l <<<"$line")" 1 lines
 	run -0 in_tree sh -c "cd /tmp/new && ${line/sudo apt/apt-get -qq}"
 	equal "$(dlock_packages | cut -d ' ' -f 1 | tr '\n' ' ')" \
