@@ -1026,6 +1026,18 @@ replica_online() {
 	cd "$T"
 }
 
+# bats test_tags=more
+@test "README: its picture shows what happens today" {
+	need_root
+	need tmux redis-server
+	local file
+	"$TOP/docs/pictures/terminals" "$DLOCK" >now
+	for file in now "$TOP/docs/pictures/terminals.svg"; do
+		sed -E 's/[0-9.]+s\b/Ns/g; s/(pid|fence) [0-9]+/\1 N/g' "$file" >"${file##*/}.text"
+	done
+	diff terminals.svg.text now.text
+}
+
 @test "README: at most 150 lines; exit statuses, backends, and a link to each page" {
 	local page
 	(($(wc -l <"$TOP/README.md") <= 150))
