@@ -605,8 +605,9 @@ usage_error() {
 	usage_error frobnicate frobnicate
 	usage_error --frobnicate --frobnicate
 	usage_error --frobnicate run --frobnicate "$LOCK" -- touch ran
-	usage_error "unknown backend 'etcd:': known are file:, redis:, rediss:, redis\+unix:, \
-redis\+sentinel:, redis\+cluster:, redlock:, zookeeper:, mysql:\$" run -b etcd://h "$LOCK" -- touch ran
+	usage_error "unknown backend 'consul:': known are file:, redis:, rediss:, redis\+unix:, \
+redis\+sentinel:, redis\+cluster:, redlock:, zookeeper:, etcd:, etcds:, mysql:, postgresql:\$" \
+		run -b consul://h "$LOCK" -- touch ran
 	usage_error Z run -Z "$LOCK" -- touch ran
 	usage_error 'did you mean --wait' run --wiat 1s "$LOCK" -- touch ran
 	usage_error "option '--pid'" run --pid 1 "$LOCK" -- touch ran
