@@ -123,7 +123,7 @@ check-debian13:
 
 # What of these depends on the release most, with its newest MariaDB: for .ci/run.
 IN_DEBIAN13 = tests/unit/unit.bats $(addprefix tests/run/,contain.bats container.bats) \
-	tests/file/containers.bats tests/conformance/run.bats:postgres
+	tests/file/containers.bats $(addprefix tests/conformance/run.bats:,mysql postgres)
 
 # On Debian unstable: Oracle's MySQL with its client library, Redis, ZooKeeper and Valkey. On Debian 13:
 # the newest MariaDB that it has, with its client library.
