@@ -15,10 +15,11 @@ prepare() {
 	cat "$LUA"/{common,redisson,lock}.lua >"$T/redisson.lua"
 }
 
-# plain WHAT TOKEN [ARG]...: runs the script, and prints its reply in one line
+# plain WHAT TOKEN [ARG]...: runs the script, with the lifetimes of waiters as dlock gives them
+# (lock/hold.h), and prints its reply in one line
 plain() {
 	rcli --eval "$T/plain.lua" "$KEY" "{$KEY}:"{holders,queue,waiters,fence} , \
-		"$1" "{$KEY}:wake:" "${@:2}" | paste -sd ' '
+		"$1" "{$KEY}:wake:" "$2" 900 60000 "${@:3}" | paste -sd ' '
 }
 
 # acquire TOKEN [MODE [ENQUEUES [QUEUED_AT [LEAST]]]]
