@@ -239,7 +239,8 @@ void redis_conn_begin(struct redis_conn *conn, int fd, bool subscriber)
 void redis_conn_silent(const struct redis_conn *conn, struct error *err)
 {
 	error_set(err, ERROR_UNAVAILABLE, ETIMEDOUT, "%s: %s", conn->address->label,
-		  conn->stream.reached ? "no answer" : conn->stream.wanted == POLLOUT ? "cannot connect" :
+		  conn->stream.reached ? "no answer" :
+		  conn->stream.wanted == POLLOUT ? "cannot connect" :
 		  "no answer to the TLS handshake, as from a server without TLS ("
 		  REDIS_TLS_HINT ")");
 }

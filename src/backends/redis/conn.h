@@ -9,8 +9,8 @@
  *	redis_conn_begin()	takes a descriptor that is connected, or is connecting
  *	redis_conn_reach()	connects, before anything is sent
  *	redis_conn_send()	a request, which stays in memory until the first step
- *	redis_conn_step()	at once, and then when its stream is ready for what it wants, until the
- *				answer is there
+ *	redis_conn_step()	at once, and then when its stream is ready for what it wants,
+ *				until the answer is there
  *	redis_conn_poll()	an unsolicited message, when the stream is readable
  *	redis_conn_close()
  */
