@@ -22,11 +22,11 @@ LINKED_MODULES
 static const struct {
 	const char *name;
 	const struct module *module;
-} linked[] = { LINKED_MODULES { NULL, NULL } };
+} linked[] = { LINKED_MODULES };
 
 const void *module_load(const char *name, struct error *err)
 {
-	for (size_t i = 0; linked[i].name; i++)
+	for (size_t i = 0; i < sizeof(linked) / sizeof(linked[0]); i++)
 		if (!strcmp(linked[i].name, name))
 			return linked[i].module;
 	error_set(err, ERROR_INTERNAL, ENOENT, "the module for %s is not in this program, which is "

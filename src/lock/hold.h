@@ -97,7 +97,7 @@ int64_t hold_retry_at(int64_t left_ms, bool first, bool foreign);
  */
 #define HOLD_LATE_MS 900
 #define HOLD_ALIVE_MS 20000
-#define HOLD_ASLEEP_MS (3 * HOLD_RETRY_MS)
+#define HOLD_ASLEEP_MS (INT64_C(3) * HOLD_RETRY_MS)
 #define HOLD_QUEUE_MS 60000
 struct hold_late {
 	char id[ROW_ID_SIZE];	/* the waiter that is being watched; "": none */

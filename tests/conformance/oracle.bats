@@ -112,6 +112,7 @@ finds() {
 
 # bats test_tags=deeper
 @test "etcd" {
+	# shellcheck disable=SC2119 # no options
 	private_etcd
 	agrees -eg "$P_URI"
 }

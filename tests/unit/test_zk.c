@@ -266,7 +266,7 @@ static void test_record(void)
 {
 	static const char *const rubbish[] = {
 		"", "&", "=", "&&&=&", "taken", "taken=", "taken=&", "taken=x&", "xtaken=0&",
-		"taken=0", "taken=0uuid=" U "&", "uuid=" U "&taken=0&", "taken=-1",
+		"taken=0", ("taken=0uuid=" U "&"), ("uuid=" U "&taken=0&"), "taken=-1",
 		"taken=99999999999999999999", "taken=x", "127.0.0.1", "uuid=",
 		"host=web2&user=root&cmd=backup&pid=4312", "since=1e3",
 	};

@@ -66,7 +66,7 @@ static bool check_member(struct etcd_backend *etcd, struct findings *findings)
 			"after a change of leaders the old one may end leases early, so that a "
 			"command is stopped",
 			version);
-	return strcmp(state, "has no leader") && strcmp(state, "is a learner");
+	return strcmp(state, "has no leader") != 0 && strcmp(state, "is a learner") != 0;
 }
 
 /* Check each host of the URI alone. */

@@ -34,7 +34,7 @@ static int ask_server(const struct zk_servers *servers, const struct uri_host *h
 
 	if (!failed && answer && !servers->tls)
 		n = send(fd, word, strlen(word), MSG_NOSIGNAL);
-	while (n > 0 && used < ZK_ANSWER_SIZE - 1) {
+	while (answer && n > 0 && used < ZK_ANSWER_SIZE - 1) {
 		failed = net_wait(fd, POLLIN, deadline_ms, cancel_fd, err);
 		n = failed ? 0 : recv(fd, answer + used, ZK_ANSWER_SIZE - 1 - used, 0);
 		used += n > 0 ? (size_t)n : 0;
