@@ -45,9 +45,7 @@ static bool check_member(struct etcd_backend *etcd, struct findings *findings)
 
 	if (etcd_call(etcd, "/v3/maintenance/status", memory_copy("{}"), &err)) {
 		findings_add(findings, FINDING_WARNING, "member",
-			     "repair it, or take it out of "
-			     "the URI",
-			     "%.230s", err.message);
+			     "repair it, or take it out of the URI", "%.230s", err.message);
 		return false;
 	}
 	snprintf(version, sizeof(version), "%s", etcd_text(etcd->reply, "version"));
@@ -60,12 +58,9 @@ static bool check_member(struct etcd_backend *etcd, struct findings *findings)
 		     "%s %s, version %.20s, answers in %" PRId64 " ms", etcd->label, state, version,
 		     clock_boot_ms() - asked_ms);
 	if (is_old(version) && !warned_of_version(findings))
-		findings_add(
-			findings, FINDING_WARNING, "version", "use 3.5.13 or newer",
-			"%.20s: "
-			"after a change of leaders the old one may end leases early, so that a "
-			"command is stopped",
-			version);
+		findings_add(findings, FINDING_WARNING, "version", "use 3.5.13 or newer",
+			     "%.20s: after a change of leaders the old one may end leases early, "
+			     "so that a command is stopped", version);
 	return strcmp(state, "has no leader") != 0 && strcmp(state, "is a learner") != 0;
 }
 
@@ -101,11 +96,9 @@ static void check_alarms(struct etcd_backend *etcd, struct findings *findings)
 
 	if (etcd_call(etcd, "/v3/maintenance/alarm", memory_copy("{\"action\":\"GET\"}"), &ignored))
 		return;
-	alarms = etcd_get(etcd->reply, "alarms");
-	if (json_object_is_type(alarms, json_type_array) && json_object_array_length(alarms))
+	if (etcd_array(etcd->reply, "alarms", &alarms))
 		findings_add(findings, FINDING_ERROR, "alarm",
-			     "compact and defragment it, then "
-			     "'etcdctl alarm disarm'",
+			     "compact and defragment it, then 'etcdctl alarm disarm'",
 			     "the cluster has the alarm %.40s",
 			     etcd_text(json_object_array_get_idx(alarms, 0), "alarm"));
 }
@@ -116,11 +109,9 @@ static void check_auth(const struct etcd_backend *etcd, struct findings *finding
 		{ "auth", etcd->user, FINDING_OK, "the user ", etcd->user, " has a password",
 		  NULL },
 		{ "auth", true, FINDING_NOTE,
-		  "no user: anybody who reaches the server may remove "
-		  "locks",
-		  "", "",
-		  "see 'etcdctl auth enable', and 'dlock setup --dry-run' for the "
-		  "permissions of a role" },
+		  "no user: anybody who reaches the server may remove locks", "", "",
+		  "see 'etcdctl auth enable', and 'dlock setup --dry-run' for the permissions of "
+		  "a role" },
 	};
 	const char *far = NULL;
 

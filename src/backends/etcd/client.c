@@ -21,7 +21,6 @@
 
 void etcd_begin(struct etcd_backend *etcd)
 {
-	etcd->base.resent = false;
 	etcd->deadline_ms = clock_boot_ms() + etcd->base.timeout_ms;
 	if (!http_is_open(&etcd->main))
 		etcd->deadline_ms += etcd->base.connect_timeout_ms;

@@ -133,12 +133,18 @@ int64_t etcd_number(struct json_object *object, const char *path);
 /* Return a text, or "". */
 const char *etcd_text(struct json_object *object, const char *path);
 
+/* Set *array to an array of an object. Return its length; 0: there is none. */
+size_t etcd_array(struct json_object *object, const char *path, struct json_object **array);
+
 /* Return length bytes in base64, which the caller frees. */
 char *etcd_encode(const char *data, size_t length);
 /* Return the bytes with a NUL, which the caller frees; "" if the text is no base64. */
 char *etcd_decode(const char *text, size_t *length);
 
 /* ---- queue.c: the entries of a lock, and leases ---- */
+
+/* How often a step is repeated when the lease or the leader has changed. */
+#define ETCD_MOST_TRIES 3
 
 /* Name the lock and the entry of the request, unless that is done. token NULL or "": no entry. */
 void etcd_name(struct etcd_backend *etcd, const struct request *request);
@@ -169,8 +175,8 @@ int64_t etcd_lease(const struct etcd_own *own, const char *token, const char *pu
 int64_t etcd_seconds(int64_t ms);
 
 /*
- * Grant a lease, or extend it if it was granted before. Returns 0; 1 if it has ended just now; or
- * -1 and sets *err. This and the next function set own.sent_ms, sent_term and granted_s.
+ * Grant a lease, or extend it if it was granted before. This and the next function set own.sent_ms,
+ * sent_term and granted_s.
  */
 int etcd_grant(struct etcd_backend *etcd, int64_t lease, int64_t ttl_s, struct error *err);
 /* Extend a lease. Sets *ttl_s to its TTL, 0 if the member knows no such lease. */
@@ -187,6 +193,12 @@ bool etcd_is_proven(const struct etcd_backend *etcd);
  * exist), and in any case answers the range request read. Frees both.
  */
 char *etcd_transaction(const char *key, uint64_t created, char *change, char *read);
+/*
+ * Delete key if it was created at that revision. *deleted: it was there. Returns 0, or -1 and sets
+ * *err.
+ */
+int etcd_delete(struct etcd_backend *etcd, const char *key, uint64_t created, bool *deleted,
+		struct error *err);
 /* Return the answer to read. */
 struct json_object *etcd_last_range(const struct etcd_backend *etcd);
 /* Write the request to store our entry with own.text; lease 0: keep its lease. */

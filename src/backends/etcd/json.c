@@ -40,6 +40,12 @@ const char *etcd_text(struct json_object *object, const char *path)
 	return json_object_is_type(value, json_type_string) ? json_object_get_string(value) : "";
 }
 
+size_t etcd_array(struct json_object *object, const char *path, struct json_object **array)
+{
+	*array = etcd_get(object, path);
+	return json_object_is_type(*array, json_type_array) ? json_object_array_length(*array) : 0;
+}
+
 static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 
 char *etcd_encode(const char *data, size_t length)

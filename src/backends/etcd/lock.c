@@ -22,8 +22,6 @@
 #define WATCH_AFTER_MS 20
 /* The least time between two watches, one of which has broken. */
 #define WATCH_AGAIN_MS 1000
-/* How often a step is repeated when the lease or the leader has changed. */
-#define MOST_TRIES     3
 
 /* ---- the watch ---- */
 
@@ -88,10 +86,8 @@ static bool take_deletion(struct etcd_backend *etcd, struct json_object *event)
 static bool take_line(struct etcd_backend *etcd, const char *line)
 {
 	struct json_object *message = json_tokener_parse(line);
-	struct json_object *events = etcd_get(message, "result.events");
-	const size_t count = json_object_is_type(events, json_type_array)
-				     ? json_object_array_length(events)
-				     : 0;
+	struct json_object *events;
+	const size_t count = etcd_array(message, "result.events", &events);
 	/* Canceled, because what it asks for was compacted. */
 	bool concerns = etcd_get(message, "result.canceled");
 
@@ -145,16 +141,11 @@ static enum outcome move_entry(struct etcd_backend *etcd, const char *token, con
 {
 	struct etcd_own *own = &etcd->own;
 	const int64_t lease = etcd_lease(own, token, purpose), before = own->lease;
-	int ended = 1;
 
-	for (int i = 0; i < MOST_TRIES && ended > 0; i++)
-		ended = etcd_grant(etcd, lease, ttl_s, err);
-	if (ended > 0)
-		error_set(err, ERROR_UNAVAILABLE, 0, "%s: a new lease ends at once", etcd->label);
-	if (ended || etcd_call(etcd, "/v3/kv/txn",
-			       etcd_transaction(own->key, own->created, etcd_put(own, lease),
-						etcd_range(own, own->created)),
-			       err))
+	if (etcd_grant(etcd, lease, ttl_s, err) ||
+	    etcd_call(etcd, "/v3/kv/txn",
+		      etcd_transaction(own->key, own->created, etcd_put(own, lease),
+				       etcd_range(own, own->created)), err))
 		return OUTCOME_ERROR;
 	if (!json_object_get_boolean(etcd_get(etcd->reply, "succeeded")))
 		return report_lost(etcd, err);
@@ -187,7 +178,6 @@ static int ensure_lease(struct etcd_backend *etcd, const struct request *request
 {
 	struct etcd_own *own = &etcd->own;
 	int64_t ttl_s = 0;
-	int ended = 1;
 
 	if (own->lease && clock_boot_ms() < renew_at(own, request))
 		return 0;
@@ -198,12 +188,8 @@ static int ensure_lease(struct etcd_backend *etcd, const struct request *request
 	/* It has ended, and our entry with it. */
 	own->created = 0;
 	own->lease = 0;
-	for (int i = 0; i < MOST_TRIES && ended > 0; i++)
-		ended = etcd_grant(etcd, etcd_lease(own, request->token, ""),
-				   etcd_seconds(request->ttl_ms), err);
-	if (ended > 0)
-		error_set(err, ERROR_UNAVAILABLE, 0, "%s: a new lease ends at once", etcd->label);
-	if (ended)
+	if (etcd_grant(etcd, etcd_lease(own, request->token, ""), etcd_seconds(request->ttl_ms),
+		       err))
 		return -1;
 	own->lease = etcd_lease(own, request->token, "");
 	own->asked_s = etcd_seconds(request->ttl_ms);
@@ -389,7 +375,7 @@ enum outcome etcd_acquire(struct backend *backend, const struct request *request
 		if (outcome != OUTCOME_HELD)
 			return outcome;
 	}
-	for (int tries = 0; tries < MOST_TRIES; tries++)
+	for (int tries = 0; tries < ETCD_MOST_TRIES; tries++)
 		if (try_once(etcd, request, grant, &outcome, err))
 			return outcome;
 	error_set(err, ERROR_UNAVAILABLE, 0, "%s: its entry in the queue does not stay",
@@ -436,17 +422,17 @@ static enum outcome prove_entry(struct etcd_backend *etcd, bool write, struct er
 	struct etcd_own *own = &etcd->own;
 	char *range = memory_format("{\"key\":\"%s\"}", own->key);
 	struct json_object *kvs;
-	bool there;
+	size_t count;
 
 	if (write)
 		range = etcd_transaction(own->key, own->created, etcd_put(own, 0), range);
 	if (etcd_call(etcd, write ? "/v3/kv/txn" : "/v3/kv/range", range, err))
 		return OUTCOME_ERROR;
-	kvs = etcd_get(write ? etcd_last_range(etcd) : etcd->reply, "kvs");
-	there = json_object_is_type(kvs, json_type_array) && json_object_array_length(kvs) &&
-		(uint64_t)etcd_number(json_object_array_get_idx(kvs, 0), "create_revision") ==
-			own->created;
-	return there ? OUTCOME_HELD : report_lost(etcd, err);
+	count = etcd_array(write ? etcd_last_range(etcd) : etcd->reply, "kvs", &kvs);
+	if (count && (uint64_t)etcd_number(json_object_array_get_idx(kvs, 0), "create_revision") ==
+			     own->created)
+		return OUTCOME_HELD;
+	return report_lost(etcd, err);
 }
 
 /* Extend the lease once. HELD; LOST; ERROR, with errnum EAGAIN if another try may prove it. */
@@ -493,7 +479,7 @@ enum outcome etcd_renew(struct backend *backend, const struct request *request, 
 		etcd_set_text(own, request->text);
 	do
 		outcome = renew_once(etcd, request, err);
-	while (outcome == OUTCOME_ERROR && err->errnum == EAGAIN && ++tries < MOST_TRIES);
+	while (outcome == OUTCOME_ERROR && err->errnum == EAGAIN && ++tries < ETCD_MOST_TRIES);
 	if (outcome == OUTCOME_HELD)
 		take_hold(etcd, grant);
 	return outcome;
@@ -504,16 +490,11 @@ enum outcome etcd_renew(struct backend *backend, const struct request *request, 
 /* Remove our entry. held: whether it holds. */
 static enum outcome remove_entry(struct etcd_backend *etcd, bool held, struct error *err)
 {
-	struct etcd_own *own = &etcd->own;
-	char *change = memory_format("{\"request_delete_range\":{\"key\":\"%s\"}}", own->key);
-	char *range = memory_format("{\"key\":\"%s\"}", own->key);
+	bool deleted;
 
-	if (etcd_call(etcd, "/v3/kv/txn", etcd_transaction(own->key, own->created, change, range),
-		      err))
+	if (etcd_delete(etcd, etcd->own.key, etcd->own.created, &deleted, err))
 		return OUTCOME_ERROR;
-	if (held && json_object_get_boolean(etcd_get(etcd->reply, "succeeded")))
-		return OUTCOME_HELD;
-	return report_lost(etcd, err);
+	return held && deleted ? OUTCOME_HELD : report_lost(etcd, err);
 }
 
 enum outcome etcd_release(struct backend *backend, const struct request *request, struct error *err)
@@ -527,6 +508,8 @@ enum outcome etcd_release(struct backend *backend, const struct request *request
 	etcd_name(etcd, request);
 	etcd_watch_close(etcd);
 	outcome = find_entry(etcd, err);
+	/* The reply to that may have been lost, which says nothing about the release. */
+	backend->resent = false;
 	if (outcome == OUTCOME_ERROR)
 		return outcome;
 	if (outcome == OUTCOME_HELD && request->keep_ms > 0) {

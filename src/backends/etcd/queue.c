@@ -155,10 +155,8 @@ static int compare_entries(const void *a, const void *b)
 
 void etcd_queue_read(struct etcd_backend *etcd, struct json_object *range, struct etcd_queue *queue)
 {
-	struct json_object *kvs = etcd_get(range, "kvs");
-	const size_t count = json_object_is_type(kvs, json_type_array)
-				     ? json_object_array_length(kvs)
-				     : 0;
+	struct json_object *kvs;
+	const size_t count = etcd_array(range, "kvs", &kvs);
 	size_t directory;
 
 	free(etcd_decode(etcd->own.first, &directory));
@@ -241,7 +239,8 @@ int etcd_extend(struct etcd_backend *etcd, int64_t lease, int64_t *ttl_s, struct
 	return 0;
 }
 
-int etcd_grant(struct etcd_backend *etcd, int64_t lease, int64_t ttl_s, struct error *err)
+/* Grant or extend a lease once. Returns 0; 1 if it has ended just now; or -1 and sets *err. */
+static int grant_once(struct etcd_backend *etcd, int64_t lease, int64_t ttl_s, struct error *err)
 {
 	const int64_t sent_ms = clock_boot_ms();
 	int64_t left_s;
@@ -259,6 +258,17 @@ int etcd_grant(struct etcd_backend *etcd, int64_t lease, int64_t ttl_s, struct e
 		return -1;
 	/* An earlier request, whose reply was lost, has been granted. */
 	return etcd_extend(etcd, lease, &left_s, err) ? -1 : left_s <= 0;
+}
+
+int etcd_grant(struct etcd_backend *etcd, int64_t lease, int64_t ttl_s, struct error *err)
+{
+	int ended = 1;
+
+	for (int i = 0; i < ETCD_MOST_TRIES && ended > 0; i++)
+		ended = grant_once(etcd, lease, ttl_s, err);
+	return ended > 0 ? error_set(err, ERROR_UNAVAILABLE, 0, "%s: a new lease ends at once",
+				     etcd->label)
+			 : ended;
 }
 
 int etcd_revoke(struct etcd_backend *etcd, int64_t lease, struct error *err)
@@ -285,11 +295,22 @@ char *etcd_transaction(const char *key, uint64_t created, char *change, char *re
 	return text;
 }
 
+int etcd_delete(struct etcd_backend *etcd, const char *key, uint64_t created, bool *deleted,
+		struct error *err)
+{
+	char *change = memory_format("{\"request_delete_range\":{\"key\":\"%s\"}}", key);
+	char *range = memory_format("{\"key\":\"%s\"}", key);
+
+	if (etcd_call(etcd, "/v3/kv/txn", etcd_transaction(key, created, change, range), err))
+		return -1;
+	*deleted = json_object_get_boolean(etcd_get(etcd->reply, "succeeded"));
+	return 0;
+}
+
 struct json_object *etcd_last_range(const struct etcd_backend *etcd)
 {
-	struct json_object *list = etcd_get(etcd->reply, "responses");
-	size_t count = json_object_is_type(list, json_type_array) ? json_object_array_length(list)
-								  : 0;
+	struct json_object *list;
+	const size_t count = etcd_array(etcd->reply, "responses", &list);
 
 	return count ? etcd_get(json_object_array_get_idx(list, count - 1), "response_range")
 		     : NULL;

@@ -112,9 +112,7 @@ static int show_names(struct etcd_backend *etcd, struct rows *rows, struct error
 				     "\"limit\":\"%d\"}",
 				     next, end64, PAGE);
 		failed = etcd_call(etcd, "/v3/kv/range", json, err);
-		kvs = failed ? NULL : etcd_get(etcd->reply, "kvs");
-		count = json_object_is_type(kvs, json_type_array) ? json_object_array_length(kvs)
-								  : 0;
+		count = etcd_array(failed ? NULL : etcd->reply, "kvs", &kvs);
 		for (size_t i = 0; i < count; i++) {
 			const char *key = add_name(etcd, json_object_array_get_idx(kvs, i), rows);
 
@@ -152,20 +150,17 @@ enum outcome etcd_break(struct backend *backend, const char *name, const struct 
 			struct error *err)
 {
 	struct etcd_backend *etcd = etcd_from_backend(backend);
-	char *path, *key, *change, *range;
+	char *path, *key;
+	bool deleted;
 	int failed;
 
 	etcd_begin(etcd);
 	path = memory_format("%s%s/%s", etcd->prefix, name, row->id);
 	key = etcd_encode(path, strlen(path));
-	change = memory_format("{\"request_delete_range\":{\"key\":\"%s\"}}", key);
-	range = memory_format("{\"key\":\"%s\"}", key);
-	failed = etcd_call(etcd, "/v3/kv/txn", etcd_transaction(key, row->fence, change, range),
-			   err);
+	failed = etcd_delete(etcd, key, row->fence, &deleted, err);
 	free(path);
 	free(key);
 	if (failed)
 		return OUTCOME_ERROR;
-	return json_object_get_boolean(etcd_get(etcd->reply, "succeeded")) ? OUTCOME_HELD
-									   : OUTCOME_LOST;
+	return deleted ? OUTCOME_HELD : OUTCOME_LOST;
 }

@@ -231,7 +231,6 @@ static enum outcome release_lock(struct backend *backend, const struct request *
 	enum outcome outcome = OUTCOME_LOST;
 	struct error ignored;
 
-	backend->resent = false;
 	zk_conn_begin(&zk->conn, zk->base.timeout_ms);
 	if (zk->own.held)
 		outcome = release_held(zk, request, err);
