@@ -1,46 +1,20 @@
 # SPDX-License-Identifier: MIT
-# shellcheck shell=bash
-# The table of ShedLock, for run.bats. Waiters have no order, and are not
-# woken but try again and again.
+# shellcheck shell=bash disable=SC2034 # for shedlock.bash
+# The table of ShedLock in MySQL, for run.bats.
 
-FIFO=
-LEASES=1
-LACKS='shared slots names waiters'
 # shellcheck source=tests/mysql/mysql.bash
 source "$TOP/tests/mysql/mysql.bash"
+# shellcheck source=tests/conformance/backends/shedlock.bash
+source "$TOP/tests/conformance/backends/shedlock.bash"
+
+SHEDLOCK_TABLE="SHOW TABLES LIKE 'shedlock'"
+SHEDLOCK_NOW="UTC_TIMESTAMP(3)"
+SHEDLOCK_PID="SUBSTRING_INDEX(SUBSTRING_INDEX(locked_by, '&pid=', -1), '&', 1)"
+
+shedlock_ask() {
+	my "$1"
+}
 
 backend_prepare() {
 	URI="$MYSQL?dialect=shedlock"
-}
-
-# The row stays, but its lease has ended.
-backend_nothing_left() {
-	[[ $(backend_waiters) == 0 ]] || return 1
-	if [[ -n $(my "SHOW TABLES LIKE 'shedlock'") ]]; then
-		[[ $(my "SELECT COUNT(*) FROM shedlock
-			WHERE name = '$LOCK' AND lock_until > UTC_TIMESTAMP(3)") == 0 ]]
-	fi
-}
-
-# The table has no waiters. Each process that waits, or that holds for a command, has a keeper in the
-# directory of the test; a daemon has left it, and `dlock wait` has none.
-backend_waiters() {
-	local count=0 pid
-	for pid in $(pgrep -x dlock-keeper); do
-		# Without a process for each keeper: other suites may run a hundred.
-		if [[ /proc/$pid/cwd -ef $T ]]; then
-			count=$((count + 1))
-		fi
-	done
-	for pid in $(my "SELECT SUBSTRING_INDEX(SUBSTRING_INDEX(locked_by, '&pid=', -1), '&', 1) FROM shedlock
-		WHERE name = '$LOCK' AND lock_until > UTC_TIMESTAMP(3)" 2>/dev/null); do
-		if [[ $(readlink "/proc/$pid/exe") == */dlock ]]; then
-			count=$((count - 1))
-		fi
-	done
-	echo "$count"
-}
-
-backend_wipe() {
-	my "DROP TABLE shedlock"
 }
