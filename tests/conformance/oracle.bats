@@ -27,7 +27,7 @@ setup_file() {
 }
 
 teardown_file() {
-	mysql_stop "$MYSQL_DIR"
+	server_stop "$MYSQL_DIR"
 	postgres_stop "$POSTGRES_DIR"
 	memory_file_end
 }

@@ -76,10 +76,10 @@ build() {
 teardown_file() {
 	redis_file_end
 	if [[ -f ${MYSQL_DIR-}/pid ]]; then
-		mysql_stop "$MYSQL_DIR"
+		server_stop "$MYSQL_DIR"
 	fi
 	if [[ -f ${ZOOKEEPER_DIR-}/pid ]]; then
-		zookeeper_stop "$ZOOKEEPER_DIR"
+		server_stop "$ZOOKEEPER_DIR"
 	fi
 	rm -rf --one-file-system "$DIR" "$BUILD_DIR"
 }

@@ -6,21 +6,15 @@
 load ../lib/helpers
 load etcd
 
-# All tests share a cluster. What a test starts ends with it, so that a process of the file starts
-# the members again.
+# All tests share a cluster.
 setup_file() {
 	export CLUSTER=$BATS_FILE_TMPDIR/cluster
 	etcd_cluster_start "$CLUSTER"
-	mkfifo "$CLUSTER/start"
-	setpriv --pdeathsig KILL bash -c 'source "$0"; while read -r member; do etcd_resume "$1/$member"; done' \
-		"$TOP/tests/lib/services/etcd.bash" "$CLUSTER" \
-		<>"$CLUSTER/start" >"$CLUSTER/starter.log" 2>&1 3>&- 4>&- &
-	echo $! >"$CLUSTER/starter"
-	disown $!
+	begin_starter "$CLUSTER" etcd etcd_resume
 }
 
 teardown_file() {
-	kill -KILL "$(<"$CLUSTER/starter")"
+	end_starter "$CLUSTER"
 	etcd_cluster_stop "$CLUSTER"
 }
 

@@ -36,14 +36,3 @@ etcdctl_waits() {
 		"$LOCK" -- sh -c 'echo etcdctl >>"$0"; sleep 0.1' "$2"
 	wait_until 10 queued "$1"
 }
-
-# refused REGEX URI [OPTION]...: run fails with 122 and one line that matches, and runs nothing
-refused() {
-	local regex=$1 uri=$2
-	shift 2
-	timed timeout 30 "$DLOCK" run -b "$uri" "$@" "$LOCK" -- touch ran
-	equal "$status" 122
-	equal "$output" ""
-	one_line "$regex"
-	[[ ! -e ran ]]
-}

@@ -169,7 +169,7 @@ prepare() {
 	hold -b "$P_URI" -t 20s --
 	start "$DLOCK" run -b "$P_URI" "$LOCK" -- touch ran
 	wait_until 5 queued 2
-	etcd_stop "$ETCD_DIR"
+	server_stop "$ETCD_DIR"
 	etcd_restart "$ETCD_DIR"
 	SERVICES+=("$(<"$ETCD_DIR/pid")")
 	release
@@ -297,7 +297,7 @@ prepare() {
 	refused 'wants a user' "etcd://127.0.0.1:$port/jobs"
 	refused 'lacks a permission' "etcd://dlock:s3cret@127.0.0.1:$port/other"
 	# The server forgets its tokens.
-	etcd_stop "$ETCD_DIR"
+	server_stop "$ETCD_DIR"
 	etcd_restart "$ETCD_DIR"
 	SERVICES+=("$(<"$ETCD_DIR/pid")")
 	release

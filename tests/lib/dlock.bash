@@ -153,3 +153,35 @@ is_held() {
 	"$DLOCK" run -n -q "$LOCK" -- true || code=$?
 	((code == 124))
 }
+
+# refused REGEX URI [OPTION]...: run fails with 122 and one line that matches, and runs nothing
+refused() {
+	local regex=$1 uri=$2
+	shift 2
+	timed timeout 30 "$DLOCK" run -b "$uri" "$@" "$LOCK" -- touch ran
+	equal "$status" 122
+	equal "$output" ""
+	one_line "$regex"
+	[[ ! -e ran ]]
+}
+
+# loses_replies N...: the answer to the Nth request of a run through PROXY is lost, for each N: it runs
+# once, or reports why not, and nothing stays, as only_fences of the suite says
+loses_replies() {
+	local n codes=' '
+	for n; do
+		proxy "cut-after $n"
+		rm -f ran
+		run --separate-stderr "$DLOCK" run -t 2s -b "$PROXY" "$LOCK" -- sh -c 'echo x >>ran'
+		codes+="$status "
+		matches "$status" '^(0|122)$' "status with the answer to request $n lost: $stderr"
+		if ((status == 0)); then
+			equal "$(wc -l <ran)" 1 runs
+		fi
+		proxy pass
+		wait_until 4 is_free
+		wait_until 2 only_fences
+	done
+	# One of them is the answer to the request that takes the lock.
+	matches "$codes" ' 0 '
+}

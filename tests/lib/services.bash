@@ -126,3 +126,31 @@ proxy_stat() {
 rcli() {
 	redis_at "$REDIS_DIR" "$@"
 }
+
+# ---- servers
+
+# server_stop DIR: kills the server whose pid is in DIR, whatever state it is in
+server_stop() {
+	local pid
+	pid=$(<"$1/pid")
+	if alive "$pid"; then
+		kill -KILL "$pid"
+	fi
+	wait_until 5 ended "$pid"
+}
+
+# begin_starter DIR SERVICE FUNCTION: for setup_file. What a test starts ends with it, so that a process
+# of the file calls FUNCTION of lib/services/SERVICE.bash for each member of the cluster in DIR whose
+# number it reads from DIR/start. end_starter DIR ends it.
+begin_starter() {
+	mkfifo "$1/start"
+	# shellcheck disable=SC2016 # for the inner shell
+	setpriv --pdeathsig KILL bash -c 'source "$0"; while read -r member; do "$2" "$1/$member"; done' \
+		"$TOP/tests/lib/services/$2.bash" "$1" "$3" <>"$1/start" >"$1/starter.log" 2>&1 3>&- 4>&- &
+	echo $! >"$1/starter"
+	disown $!
+}
+
+end_starter() {
+	kill -KILL "$(<"$1/starter")"
+}

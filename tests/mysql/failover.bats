@@ -212,7 +212,7 @@ dead_before() {
 	second=$P_PORT
 	on lease "${P_URI/127.0.0.1:/127.0.0.1:1,127.0.0.1:$first,127.0.0.1:}"
 	run -0 "$DLOCK" run "$LOCK" -- true
-	mysql_stop "$P_DIR"
+	server_stop "$P_DIR"
 	run -0 "$DLOCK" run "$LOCK" -- true
 	kill -STOP "$(<"$T/mysql.0/pid")"
 	run --separate-stderr -122 "$DLOCK" run -n "$LOCK" -- touch ran

@@ -128,7 +128,7 @@ load strategies
 		hold -t 10s --
 		contend "$COMMAND"
 		wait_until 5 queue 1
-		mysql_stop "$P_DIR"
+		server_stop "$P_DIR"
 		mysql_launch "$P_DIR" "$P_PORT"
 		SERVICES+=("$(<"$P_DIR/pid")")
 		join "$HOLDER"
@@ -300,7 +300,7 @@ some_interrupted() {
 		else
 			hold -t 60s --
 		fi
-		mysql_stop "$P_DIR"
+		server_stop "$P_DIR"
 		mysql_launch "$P_DIR" "$P_PORT"
 		P_PID=$(<"$P_DIR/pid")
 		SERVICES+=("$P_PID")
@@ -320,7 +320,7 @@ some_interrupted() {
 		private_mysql
 		on "$strategy" "$P_URI"
 		hold -t 3s -k 500ms -- "$TOOLS/witness" -i -l "$T/log.$strategy"
-		mysql_stop "$P_DIR"
+		server_stop "$P_DIR"
 		lost
 	done
 }

@@ -45,7 +45,7 @@ dead_in_time() {
 	private_mysql
 	SERVER=$P_DIR
 	witness -b "$P_URI" -t 4s
-	mysql_stop "$P_DIR"
+	server_stop "$P_DIR"
 	lost
 	mysql_launch "$P_DIR" "$P_PORT"
 	SERVICES+=("$(<"$P_DIR/pid")")
@@ -67,7 +67,7 @@ dead_in_time() {
 	SERVER=$P_DIR
 	hold -b "$P_URI" -t 24s --
 	local fence=$FENCE
-	mysql_stop "$P_DIR"
+	server_stop "$P_DIR"
 	mysql_launch "$P_DIR" "$P_PORT"
 	SERVICES+=("$(<"$P_DIR/pid")")
 	holds_for 500 alive "$COMMAND"
@@ -169,22 +169,7 @@ only_expired() {
 @test "reply lost at every request of a run: it runs once, or reports why not, and nothing stays" {
 	via_proxy
 	"$DLOCK" setup
-	local n codes=' '
-	for n in 1 2 3 4 5 6; do
-		proxy "cut-after $n"
-		rm -f ran
-		run --separate-stderr "$DLOCK" run -t 2s -b "$PROXY" "$LOCK" -- sh -c 'echo x >>ran'
-		codes+="$status "
-		matches "$status" '^(0|122)$' "status with the answer to request $n lost: $stderr"
-		if ((status == 0)); then
-			equal "$(wc -l <ran)" 1 runs
-		fi
-		proxy pass
-		wait_until 4 is_free
-		wait_until 2 only_fences
-	done
-	# One of them is the answer to the request that takes the lock.
-	matches "$codes" ' 0 '
+	loses_replies 1 2 3 4 5 6
 }
 
 # bats test_tags=more

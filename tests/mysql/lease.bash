@@ -53,15 +53,3 @@ kill_connections() {
 		ask "KILL $id" || [[ $'\n'$(connections)$'\n' != *$'\n'$id$'\n'* ]]
 	done
 }
-
-# refused REGEX URI [OPTION]...: dlock says why in one line that matches REGEX, runs nothing, and
-# ends with 122
-refused() {
-	local regex=$1 uri=$2
-	shift 2
-	timed "$DLOCK" run -b "$uri" "$@" "$LOCK" -- touch ran
-	equal "$status" 122
-	equal "$output" ""
-	one_line "$regex"
-	[[ ! -e ran ]]
-}

@@ -16,7 +16,7 @@ setup_file() {
 
 teardown_file() {
 	if [[ -f $MYSQL_DIR/pid ]]; then
-		mysql_stop "$MYSQL_DIR"
+		server_stop "$MYSQL_DIR"
 	fi
 }
 

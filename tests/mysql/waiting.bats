@@ -197,7 +197,7 @@ end_sql() {
 		wait_in_line "$n" -- sh -c 'echo "$0" >>order' "$n"
 		waiter+=("$PID")
 	done
-	mysql_stop "$P_DIR"
+	server_stop "$P_DIR"
 	mysql_launch "$P_DIR" "$P_PORT"
 	SERVICES+=("$(<"$P_DIR/pid")")
 	wait_until 10 waiters 3
@@ -768,7 +768,7 @@ sent() {
 
 @test "a server that is gone while dlock waits: -v and the end of the wait report for how long" {
 	private_mysql
-	gone_while_waiting "mysql 127\.0\.0\.1:$P_PORT/$MYSQL_DATABASE" mysql_stop "$P_DIR"
+	gone_while_waiting "mysql 127\.0\.0\.1:$P_PORT/$MYSQL_DATABASE" server_stop "$P_DIR"
 }
 
 # bats test_tags=more

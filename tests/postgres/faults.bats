@@ -97,23 +97,8 @@ later_than() {
 @test "reply lost at every request of a run: it runs once, or reports why not, and nothing stays" {
 	via_proxy
 	"$DLOCK" setup
-	local n codes=' '
 	# The login takes 4 of them, with SCRAM.
-	for n in 1 3 4 5 6 7; do
-		proxy "cut-after $n"
-		rm -f ran
-		run --separate-stderr "$DLOCK" run -t 2s -b "$PROXY" "$LOCK" -- sh -c 'echo x >>ran'
-		codes+="$status "
-		matches "$status" '^(0|122)$' "status with the answer to request $n lost: $stderr"
-		if ((status == 0)); then
-			equal "$(wc -l <ran)" 1 runs
-		fi
-		proxy pass
-		wait_until 4 is_free
-		wait_until 2 only_fences
-	done
-	# One of them is the answer to the request that takes the lock.
-	matches "$codes" ' 0 '
+	loses_replies 1 3 4 5 6 7
 }
 
 @test "reply to a waiter that enters, or takes its turn, lost: one place, and a hold that ends in time" {

@@ -6,17 +6,6 @@
 load ../lib/helpers
 load redis
 
-# refused REGEX URI [OPTION]...: dlock ends with 122 and one line that matches, and runs nothing
-refused() {
-	local regex=$1 uri=$2
-	shift 2
-	timed "$DLOCK" run -b "$uri" "$@" "$LOCK" -- touch ran
-	equal "$status" 122
-	equal "$output" ""
-	one_line "$regex"
-	[[ ! -e ran ]]
-}
-
 nothing_on_private() {
 	equal "$(redis_at "$P_DIR" dbsize)" "${P_SIZE:-0}" "keys on the server"
 }

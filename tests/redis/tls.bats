@@ -7,19 +7,8 @@ load ../lib/helpers
 load redis
 
 setup_file() {
-	local attempt
 	type -P openssl >/dev/null || return 0
-	export CERTS=$BATS_FILE_TMPDIR/certs TLS_PORT
-	redis_certificates "$CERTS"
-	for attempt in 1 2 3 4 5; do
-		# below the range of the other servers of the tests
-		TLS_PORT=$((4000 + RANDOM % 6000))
-		tls_options "$CERTS" "$TLS_PORT"
-		if redis_for_file "${TLS_OPTIONS[@]}"; then
-			return 0
-		fi
-	done
-	return 1
+	tls_redis_for_file
 }
 
 prepare() {

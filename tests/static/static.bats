@@ -9,18 +9,8 @@ load ../lib/helpers
 load ../redis/redis
 
 setup_file() {
-	local attempt
-	export CERTS=$BATS_FILE_TMPDIR/certs TLS_PORT
 	make -s -C "$TOP" BUILD="$BUILD" static >&2 || return
-	redis_certificates "$CERTS"
-	for attempt in 1 2 3 4 5; do
-		TLS_PORT=$((4000 + RANDOM % 6000))
-		tls_options "$CERTS" "$TLS_PORT"
-		if redis_for_file "${TLS_OPTIONS[@]}"; then
-			return 0
-		fi
-	done
-	return 1
+	tls_redis_for_file
 }
 
 prepare() {

@@ -7,21 +7,15 @@
 load ../lib/helpers
 load zookeeper
 
-# All tests share an ensemble, because three servers take 2 s of processor time to start. What a test
-# starts ends with it, so that a process of the file starts those members whose numbers it reads.
+# All tests share an ensemble, because three servers take 2 s of processor time to start.
 setup_file() {
 	export P_DIR=$BATS_FILE_TMPDIR/ensemble
 	zk_ensemble_start "$P_DIR"
-	mkfifo "$P_DIR/start"
-	setpriv --pdeathsig KILL bash -c 'source "$0"; while read -r member; do zk_launch "$1/$member"; done' \
-		"$TOP/tests/lib/services/zookeeper.bash" "$P_DIR" \
-		<>"$P_DIR/start" >"$P_DIR/log" 2>&1 3>&- 4>&- &
-	echo $! >"$P_DIR/starter"
-	disown $!
+	begin_starter "$P_DIR" zookeeper zk_launch
 }
 
 teardown_file() {
-	kill -KILL "$(<"$P_DIR/starter")"
+	end_starter "$P_DIR"
 	zk_ensemble_stop "$P_DIR"
 }
 

@@ -6,17 +6,6 @@
 load ../lib/helpers
 load zookeeper
 
-# refused REGEX URI [OPTION]...: run fails with 122 and one line that matches, and runs nothing
-refused() {
-	local regex=$1 uri=$2
-	shift 2
-	timed timeout 30 "$DLOCK" run -b "$uri" "$@" "$LOCK" -- touch ran
-	equal "$status" 122
-	equal "$output" ""
-	one_line "$regex"
-	[[ ! -e ran ]]
-}
-
 @test "error: nobody listens" {
 	refused '127\.0\.0\.1:1[^0-9].*(refused|Refused)' zk://127.0.0.1:1
 	took "$MS" 0 6000

@@ -62,7 +62,7 @@ term_came() {
 	use "$P_URI" "$P_PORT"
 	testify -t 4s
 	frozen_at
-	zookeeper_stop "$P_DIR"
+	server_stop "$P_DIR"
 	lost
 	dead_by $((FAULT + 4000))
 }
@@ -73,7 +73,7 @@ term_came() {
 	testify -t 60s
 	local name
 	name=$(places)
-	zookeeper_stop "$P_DIR"
+	server_stop "$P_DIR"
 	zookeeper_restart "$P_DIR"
 	SERVICES+=("$(<"$P_DIR/pid")")
 	lives_on 3000
@@ -89,7 +89,7 @@ term_came() {
 	hold -t 5s --
 	wait_known 1 -t 10s -w 90s -- true
 	local waiter=$PID err=$ERR
-	zookeeper_stop "$P_DIR"
+	server_stop "$P_DIR"
 	rm -r "$P_DIR/version-2"
 	zookeeper_restart "$P_DIR"
 	SERVICES+=("$(<"$P_DIR/pid")")
@@ -528,7 +528,7 @@ in_contact() {
 		wait_known "$n" -- sh -c 'echo "$0" >>order' "$n"
 		waiter+=("$PID")
 	done
-	zookeeper_stop "$P_DIR"
+	server_stop "$P_DIR"
 	zookeeper_restart "$P_DIR"
 	SERVICES+=("$(<"$P_DIR/pid")")
 	holds_for 1500 alive "$COMMAND" "${waiter[@]}"
@@ -548,7 +548,7 @@ in_contact() {
 	zk_proxy "$P_PORT"
 	proxy drop-on -lock-
 	wait_in_line 1 -t 4s -b "$PROXY?timeout=9s" -- touch ran
-	zookeeper_stop "$P_DIR"
+	server_stop "$P_DIR"
 	join "$PID" 5
 	equal "$status" 122
 	[[ ! -e ran ]]
@@ -568,7 +568,7 @@ in_contact() {
 	wait_until 5 has_line "$err" ': waiting'
 	wait_known 2 -t 20s -- sh -c 'mkdir in || echo overlap; echo ran; rmdir in'
 	local second=$PID
-	zookeeper_stop "$P_DIR"
+	server_stop "$P_DIR"
 	holds_for 4000 alive "$first" "$second"
 	has_line "$err" '^dlock: .*127\.0\.0\.1'
 	zookeeper_restart "$P_DIR"

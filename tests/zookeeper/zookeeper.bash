@@ -218,7 +218,7 @@ members() {
 kill_members() {
 	local member
 	for member; do
-		zookeeper_stop "$P_DIR/$member"
+		server_stop "$P_DIR/$member"
 	done
 }
 

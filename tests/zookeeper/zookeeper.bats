@@ -86,7 +86,7 @@ UUID='[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}'
 		((fence > last)) || fail "$fence after $last"
 		last=$fence
 	done
-	zookeeper_stop "$P_DIR"
+	server_stop "$P_DIR"
 	zookeeper_restart "$P_DIR"
 	SERVICES+=("$(<"$P_DIR/pid")")
 	fence=$("$DLOCK" run "$LOCK" -- printenv DLOCK_FENCE)
@@ -749,7 +749,7 @@ again() {
 	use "$P_URI" "$P_PORT"
 	hold -t 20s --
 	local quiet=$HOLDER_ERR holder=$HOLDER command=$COMMAND
-	zookeeper_stop "$P_DIR"
+	server_stop "$P_DIR"
 	zookeeper_restart "$P_DIR"
 	SERVICES+=("$(<"$P_DIR/pid")")
 	holds_for 2000 alive "$command"

@@ -69,16 +69,6 @@ etcd_restart() {
 	etcd_serves "$1"
 }
 
-# etcd_stop DIR: kills the server, whatever state it is in
-etcd_stop() {
-	local pid
-	pid=$(<"$1/pid")
-	if alive "$pid"; then
-		kill -KILL "$pid"
-	fi
-	wait_until 5 ended "$pid"
-}
-
 # etcd_serves DIR: it has a leader. Starts no process, because it is called often. One with TLS only
 # has to listen.
 etcd_serves() {
@@ -117,7 +107,7 @@ etcd_for_file() {
 
 etcd_file_end() {
 	if [[ -f $ETCD_DIR/pid ]]; then
-		etcd_stop "$ETCD_DIR"
+		server_stop "$ETCD_DIR"
 	fi
 }
 
@@ -175,7 +165,7 @@ etcd_cluster_start() {
 etcd_cluster_stop() {
 	local member
 	for member in 1 2 3; do
-		etcd_stop "$1/$member"
+		server_stop "$1/$member"
 	done
 }
 

@@ -149,22 +149,12 @@ mysql_settled() {
 	mysql_ready "$1" || ! alive "$(<"$1/pid")"
 }
 
-# mysql_stop DIR: kills the server, whatever state it is in
-mysql_stop() {
-	local pid
-	pid=$(<"$1/pid")
-	if alive "$pid"; then
-		kill -KILL "$pid"
-	fi
-	wait_until 5 ended "$pid"
-}
-
 # mysql_stop_three DIR: stops those of the servers in DIR/1, DIR/2 and DIR/3 that were started
 mysql_stop_three() {
 	local member
 	for member in 1 2 3; do
 		if [[ -f $1/$member/pid ]]; then
-			mysql_stop "$1/$member"
+			server_stop "$1/$member"
 		fi
 	done
 }
@@ -213,7 +203,7 @@ galera_start() {
 			break
 		fi
 		for node in "$dir"/*/; do
-			[[ ! -f $node/pid ]] || mysql_stop "$node"
+			[[ ! -f $node/pid ]] || server_stop "$node"
 		done
 		rm -r "${dir:?}"/[123]
 	done

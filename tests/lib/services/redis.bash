@@ -162,6 +162,23 @@ tls_options() {
 		--tls-ca-cert-file "$1/ca.pem" --tls-auth-clients no)
 }
 
+# tls_redis_for_file: as redis_for_file, a server that speaks TLS at TLS_PORT, too, with the certificates
+# in CERTS
+tls_redis_for_file() {
+	local attempt
+	export CERTS=$BATS_FILE_TMPDIR/certs TLS_PORT
+	redis_certificates "$CERTS"
+	for attempt in 1 2 3 4 5; do
+		# below the range of the other servers of the tests
+		TLS_PORT=$((4000 + RANDOM % 6000))
+		tls_options "$CERTS" "$TLS_PORT"
+		if redis_for_file "${TLS_OPTIONS[@]}"; then
+			return 0
+		fi
+	done
+	return 1
+}
+
 # redis_at DIR ARG...: redis-cli to the server in DIR, over its unix socket
 redis_at() {
 	local dir=$1

@@ -35,16 +35,6 @@ zookeeper_start() {
 	return 1
 }
 
-# zookeeper_stop DIR: kills the server, whatever state it is in
-zookeeper_stop() {
-	local pid
-	pid=$(<"$1/pid")
-	if alive "$pid"; then
-		kill -KILL "$pid"
-	fi
-	wait_until 5 ended "$pid"
-}
-
 # zookeeper_restart DIR: starts the server again on its port, with its data. All that it had
 # acknowledged is there again, sessions too.
 zookeeper_restart() {
@@ -89,7 +79,7 @@ zk_ensemble_start() {
 zk_ensemble_stop() {
 	local member
 	for member in 1 2 3; do
-		zookeeper_stop "$1/$member"
+		server_stop "$1/$member"
 	done
 }
 
@@ -111,10 +101,10 @@ zookeeper_file_end() {
 		cat "$ZK_DIR/log" >&2
 		return 1
 	fi
-	zookeeper_stop "$ZK_DIR"
+	server_stop "$ZK_DIR"
 }
 
-# ---- one member of an ensemble; zookeeper_stop, zookeeper_restart and zk_ask work with
+# ---- one member of an ensemble; server_stop, zookeeper_restart and zk_ask work with
 # DIR/MEMBER, too
 
 # zk_leader DIR: sets LEADER and FOLLOWERS (an array) to the numbers of the members;
