@@ -257,12 +257,11 @@ STATIC_LIBS = $(LIBS) -lssl $(or $(shell $(PKG_CONFIG) --static --libs-only-l li
 static: $(BUILD)/dlock-static $(BUILD)/dlock-static.LICENSES
 $(BUILD)/static/tls.o: $(call obj,$(TLS_SRC))
 $(BUILD)/static/zookeeper.o: $(call obj,$(ZOOKEEPER_SRC))
-$(BUILD)/static/zookeeper.o: LIBRARY = $(call archive,libzookeeper_mt.a)
+$(BUILD)/static/zookeeper.o: LIBRARY = $(ZOOKEEPER_LIBS)
 $(BUILD)/static/etcd.o: $(call obj,$(ETCD_SRC))
-$(BUILD)/static/etcd.o: LIBRARY = $(call archive,libjson-c.a) $(if $(LLHTTP),$(call \
-	archive,libllhttp.a),$(call archive,libhttp_parser.a))
+$(BUILD)/static/etcd.o: LIBRARY = $(ETCD_LIBS)
 $(BUILD)/static/mysql.o: $(call obj,$(MYSQL_SRC) $(SQL_SRC)) $(BUILD)/gen/mysql_texts.o
-$(BUILD)/static/mysql.o: LIBRARY = $(call archive,libmariadb.a)
+$(BUILD)/static/mysql.o: LIBRARY = $(filter %/libmariadb.a,$(MYSQL_LIBS))
 $(LINKED:%=$(BUILD)/static/%.o): $(BUILD)/link.flags
 	@mkdir -p $(@D)
 	$(call say,LD,$@) $(CC) -r -nostdlib -Wl,--trace -o $@.new $(linked) $(LIBRARY) >$@.trace && \

@@ -29,8 +29,9 @@ const void *module_load(const char *name, struct error *err)
 	for (size_t i = 0; i < sizeof(linked) / sizeof(linked[0]); i++)
 		if (!strcmp(linked[i].name, name))
 			return linked[i].module;
-	error_set(err, ERROR_INTERNAL, ENOENT, "the module for %s is not in this program, which is "
-		  "one file for every machine; install the package dlock-%s", name, name);
+	error_set(err, ERROR_INTERNAL, 0, "the module for %s is not in this program, which is one "
+		  "file for every machine; install the package dlock-%s", name, name);
+	err->errnum = ENOENT;
 	return NULL;
 }
 
