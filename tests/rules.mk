@@ -81,20 +81,29 @@ $(BUILD)/tests/bench/waiters: $(filter-out $(call obj,$(CMD_SRC)),$(PROGRAM_OBJ)
 
 test-programs: $(UNITS) $(TOOLS) $(PRELOADS) $(TORTURE) $(MEMORY)
 
+# The objects of fuzz targets are compiled once for all of them.
+fuzz_obj = $(patsubst %.c,$(BUILD)/fuzz/%.o,$(patsubst $(BUILD)/%,%,$(1)))
+FUZZ_FLAGS := -g -O1 -std=c11 -fsanitize=address,undefined -fno-sanitize-recover=all
 # Some targets need more than the pure parts.
 FUZZ_EXTRA_fuzz_config := cmd/config.c
 FUZZ_EXTRA_fuzz_zk := $(ZOOKEEPER_PURE)
 FUZZ_EXTRA_fuzz_record := src/backends/file/record.c src/backends/file/path.c
 FUZZ_EXTRA_fuzz_redis := $(addprefix src/backends/redis/,client.c conn.c route.c \
-	check.c backend.c redisson.c) \
-	$(BUILD)/gen/redis_scripts.c
-$(BUILD)/fuzz/%: tests/fuzz/%.c $(wildcard src/*/*.[ch] src/backends/*/*.[ch] cmd/config.[ch]) \
-		$(BUILD)/gen/redis_scripts.c $(BUILD)/gen/module_dir.h \
-		$(BUILD)/compile.flags
+	check.c backend.c redisson.c) gen/redis_scripts.c
+FUZZ_EXTRA_fuzz_etcd := $(filter-out %/client.c %/lock.c %/show.c,$(ETCD_SRC))
+FUZZ_LIBS_fuzz_etcd := $(ETCD_LIBS)
+compile_fuzz = $(call say,CC,$<) $(FUZZ_CC) $(ALL_CPPFLAGS) $(ETCD_CFLAGS) $(FUZZ_FLAGS) \
+	-fsanitize=fuzzer-no-link -MMD -MP -c -o $@ $<
+$(BUILD)/fuzz/gen/%.o: $(BUILD)/gen/%.c $(BUILD)/compile.flags
 	@mkdir -p $(@D)
-	$(call say,FUZZ,$@) $(FUZZ_CC) $(ALL_CPPFLAGS) -g -O1 -std=c11 \
-		-fsanitize=fuzzer,address,undefined -fno-sanitize-recover=all -o $@ $< \
-		$(wildcard src/base/*.c src/lock/*.c) $(FUZZ_EXTRA_$*) $(LIBS)
+	$(compile_fuzz)
+$(BUILD)/fuzz/%.o: %.c $(BUILD)/gen/module_dir.h $(BUILD)/compile.flags
+	@mkdir -p $(@D)
+	$(compile_fuzz)
+.SECONDEXPANSION:
+$(FUZZERS): $(BUILD)/fuzz/%: $(BUILD)/fuzz/tests/fuzz/%.o \
+		$(call fuzz_obj,$(wildcard src/base/*.c src/lock/*.c)) $$(call fuzz_obj,$$(FUZZ_EXTRA_$$*))
+	$(call say,LD,$@) $(FUZZ_CC) $(FUZZ_FLAGS) -fsanitize=fuzzer -o $@ $^ $(LIBS) $(FUZZ_LIBS_$*)
 
 fuzzers: $(FUZZERS)
 
