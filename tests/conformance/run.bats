@@ -886,20 +886,20 @@ finish() {
 	done
 }
 
-# many_connect: gives a hundred processes at once the time to connect, though other suites keep the
-# processors busy
-many_connect() {
+# for_many: gives a hundred processes at once the time to connect and to be answered, though other
+# suites keep the processors busy
+for_many() {
 	case $DLOCK_BACKEND in
 	file:* | memory:*) ;;
-	*\?*) DLOCK_BACKEND+='&connect-timeout=60s' ;;
-	*) DLOCK_BACKEND+='?connect-timeout=60s' ;;
+	*\?*) DLOCK_BACKEND+='&connect-timeout=60s&timeout=8s' ;;
+	*) DLOCK_BACKEND+='?connect-timeout=60s&timeout=8s' ;;
 	esac
 }
 
 # The next countdown, which kills processes, runs for every store.
 @test "countdown: 101 processes at once print each number once and in order" {
 	local n all=()
-	many_connect
+	for_many
 	echo 100 >number
 	for n in {0..100}; do
 		start "$DLOCK" run "$LOCK" -- "$TOP/tests/conformance/countdown" number log
@@ -913,7 +913,7 @@ many_connect() {
 # bats test_tags=more
 @test "countdown: one process in ten is killed inside, and no number is skipped" {
 	local n all=()
-	many_connect
+	for_many
 	mkdir faults
 	echo 40 >number
 	for n in {1..45}; do

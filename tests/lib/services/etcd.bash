@@ -57,7 +57,8 @@ etcd_resume() {
 	mapfile -t options <"$dir/options"
 	: >"$dir/log"
 	# The server dies with bats, even if bats is killed.
-	setpriv --pdeathsig KILL "$ETCD" "${options[@]}" </dev/null >>"$dir/log" 2>&1 3>&- 4>&- &
+	# shellcheck disable=SC2086 # words
+	$AHEAD setpriv --pdeathsig KILL "$ETCD" "${options[@]}" </dev/null >>"$dir/log" 2>&1 3>&- 4>&- &
 	echo $! >"$dir/pid"
 	disown $!
 }

@@ -126,7 +126,8 @@ mysql_launch() {
 	fi
 	[[ -z ${MYSQL_HOST-} ]] || at=(nsenter -t "${HOST[$MYSQL_HOST]}" -n)
 	# The server dies with bats, even if bats is killed.
-	TMPDIR=$dir "${at[@]}" setpriv ${MYSQL_RUNS_AS:+--reuid="$MYSQL_RUNS_AS" --regid="$MYSQL_RUNS_AS" --init-groups} \
+	# shellcheck disable=SC2086 # words
+	TMPDIR=$dir $AHEAD "${at[@]}" setpriv ${MYSQL_RUNS_AS:+--reuid="$MYSQL_RUNS_AS" --regid="$MYSQL_RUNS_AS" --init-groups} \
 		--pdeathsig KILL "$MYSQLD" --no-defaults "${as[@]}" --datadir="$dir/data" \
 		--port="$port" --bind-address=127.0.0.1 --skip-networking=0 \
 		--tmpdir="$dir" --socket="$dir/sock" --pid-file="$dir/server.pid" --skip-name-resolve \

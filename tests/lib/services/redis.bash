@@ -38,7 +38,8 @@ redis_launch() {
 	shift 2
 	: >"$dir/log"
 	# The server dies with bats, even if bats is killed.
-	setpriv --pdeathsig KILL "$REDIS_SERVER" --port "$port" --bind 127.0.0.1 --unixsocket "$dir/sock" \
+	# shellcheck disable=SC2086 # words
+	$AHEAD setpriv --pdeathsig KILL "$REDIS_SERVER" --port "$port" --bind 127.0.0.1 --unixsocket "$dir/sock" \
 		--dir "$dir" --logfile "$dir/log" --daemonize no --save '' \
 		--repl-diskless-sync-delay 0 "$@" \
 		</dev/null >>"$dir/log" 2>&1 3>&- 4>&- &

@@ -190,7 +190,8 @@ zk_launch() {
 	local dir=$1
 	: >"$dir/log"
 	# The server dies with bats, even if bats is killed.
-	setpriv --pdeathsig KILL "$ZK_JAVA" "${ZK_JVM[@]}" -cp "$ZK_JARS" \
+	# shellcheck disable=SC2086 # words
+	$AHEAD setpriv --pdeathsig KILL "$ZK_JAVA" "${ZK_JVM[@]}" -cp "$ZK_JARS" \
 		org.apache.zookeeper.server.quorum.QuorumPeerMain "$dir/zoo.cfg" \
 		</dev/null >>"$dir/log" 2>&1 3>&- 4>&- &
 	echo $! >"$dir/pid"
