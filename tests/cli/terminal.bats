@@ -331,7 +331,7 @@ job_is_gone() {
 	types 'clear; $DLOCK run -b '"$REDIS $LOCK"' -- echo do""ne'
 	wait_until 5 shows "$(uname -n).*pid $HOLDER"
 	# The elapsed time changes in the same line.
-	wait_until 5 shows '[^0-9]2s'
+	wait_until 5 shows '[^0-9]([2-9]|[1-9][0-9])s'
 	equal "$(screen capture-pane -p | grep -c "pid $HOLDER")" 1 "lines about the holder"
 	release
 	wait_until 5 shows '^done'
@@ -410,7 +410,7 @@ job_is_gone() {
 		DLOCK_BACKEND=$backend hold --
 		types 'clear; $DLOCK wait -b '"$backend $LOCK"
 		wait_until 5 shows "waiting .*pid $HOLDER"
-		wait_until 5 shows '[^0-9]2s'
+		wait_until 5 shows '[^0-9]([2-9]|[1-9][0-9])s'
 		equal "$(screen capture-pane -p | grep -c "pid $HOLDER")" 1 "lines about the holder"
 		release
 		wait_until 8 prompt 0

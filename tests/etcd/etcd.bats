@@ -223,7 +223,8 @@ prepare() {
 	tool proxy -l "$T/requests" "$ETCD_SERVER_PORT" "$T/proxy.ctl"
 	export DLOCK_BACKEND=etcd://127.0.0.1:$TOOL_PORT
 	hold --
-	equal "$(grep -c '^.*POST /v3/.*' requests)" 2 "requests for a free lock"
+	# A hold that lasts is watched, too.
+	equal "$(grep 'POST /v3/' requests | grep -vc v3/watch)" 2 "requests for a free lock"
 	start "$DLOCK" run "$LOCK" -- sleep 300
 	second=$PID
 	wait_until 5 queued 2
@@ -260,6 +261,16 @@ prepare() {
 		hostile run -b "$uri" -n "$LOCK" -- touch ran
 		harmless "$stderr"
 		[[ ! -e ran ]]
+	done
+}
+
+@test "check: members whose numbers are larger than those of C" {
+	local leader=18446744073709551614 member body
+	for member in 18446744073709551615 "$leader"; do
+		body="{\"header\":{\"member_id\":\"$member\"},\"leader\":\"$leader\",\"version\":\"3.5.21\"}"
+		tool listener -a "HTTP/1.1 200 OK"$'\r\n'"Content-Length: ${#body}"$'\r\n\r\n'"$body"
+		run "$DLOCK" check -b "etcd://127.0.0.1:$TOOL_PORT?timeout=1s"
+		equal "$(grep -c '^ok *member .* is the leader' <<<"$output")" "$((member == leader))" "$output"
 	done
 }
 

@@ -41,7 +41,7 @@ static bool check_member(struct etcd_backend *etcd, struct findings *findings)
 	const int64_t asked_ms = clock_boot_ms();
 	char version[24];
 	struct error err = { 0 };
-	const char *state;
+	const char *leader, *state;
 
 	if (etcd_call(etcd, "/v3/maintenance/status", memory_copy("{}"), &err)) {
 		findings_add(findings, FINDING_WARNING, "member",
@@ -49,11 +49,12 @@ static bool check_member(struct etcd_backend *etcd, struct findings *findings)
 		return false;
 	}
 	snprintf(version, sizeof(version), "%s", etcd_text(etcd->reply, "version"));
-	state = etcd_number(etcd->reply, "leader") == 0 ? "has no leader"
+	/* Members have numbers of 64 bits without a sign. */
+	leader = etcd_text(etcd->reply, "leader");
+	state = !*leader || !strcmp(leader, "0")	? "has no leader"
 		: etcd_get(etcd->reply, "isLearner")	? "is a learner"
-		: etcd_number(etcd->reply, "leader") == etcd_number(etcd->reply, "header.member_id")
-			? "is the leader"
-			: "follows the leader";
+		: !strcmp(leader, etcd_text(etcd->reply, "header.member_id")) ? "is the leader"
+									      : "follows the leader";
 	findings_add(findings, FINDING_OK, "member", NULL,
 		     "%s %s, version %.20s, answers in %" PRId64 " ms", etcd->label, state, version,
 		     clock_boot_ms() - asked_ms);
