@@ -86,7 +86,8 @@ ALL_CFLAGS := $(CFLAGS) -std=c11 $(WARNINGS) $(HARDENING)
 ALL_LDFLAGS := $(LDFLAGS) $(HARDENING_LD) $(addprefix -fsanitize=,$(SANITIZE))
 
 archive = $(shell $(CC) -print-file-name=$(1) 2>/dev/null)
-program = $(or $(shell $(CC) -print-prog-name=$(1) 2>/dev/null),$(1))
+OBJCOPY ?= objcopy
+STRIP ?= strip
 have_archive = $(if $(filter yes,$(SHARED)),,$(filter /%,$(call archive,$(1))))
 
 # A library as its archive where there is one, which spares the loader 70 us at each start.
@@ -248,7 +249,7 @@ $(BUILD)/dlock-etcd.so: $(call obj,$(ETCD_SRC)) src/backends/module.map $(BUILD)
 
 # One file for every machine. Each module is an object with its library, of which only the table is
 # visible: libraries have equal names. No PIE, because to relocate the tables of OpenSSL takes a
-# tenth of a run. What the libraries demand of those who pass them on is in the file beside it.
+# tenth of a run. GNU's objcopy asks for the new name, LLVM's for the old one. What the libraries demand of those who pass them on is in the file beside it.
 # Debian has no archive of all that libpq needs.
 LINKED := $(filter-out postgres,$(patsubst $(BUILD)/dlock-%.so,%,$(MODULES)))
 STATIC_LIBS = $(LIBS) -lssl $(or $(shell $(PKG_CONFIG) --static --libs-only-l libcrypto),-lcrypto) \
@@ -264,19 +265,20 @@ $(BUILD)/static/mysql.o: $(call obj,$(MYSQL_SRC) $(SQL_SRC)) $(BUILD)/gen/mysql_
 $(BUILD)/static/mysql.o: LIBRARY = $(filter %/libmariadb.a,$(MYSQL_LIBS))
 $(LINKED:%=$(BUILD)/static/%.o): $(BUILD)/link.flags
 	@mkdir -p $(@D)
-	$(call say,LD,$@) $(CC) -r -nostdlib -Wl,--trace -o $@.new $(linked) $(LIBRARY) >$@.trace && \
-		$(call program,objcopy) --redefine-sym dlock_module=dlock_module_$(*F) \
-			--keep-global-symbol=dlock_module_$(*F) $@.new $@ && rm $@.new
+	$(call say,LD,$@) $(CC) $(filter -fuse-ld=%,$(LDFLAGS)) -r -nostdlib -Wl,--trace -o $@.new \
+		$(linked) $(LIBRARY) >$@.trace && $(OBJCOPY) --redefine-sym dlock_module=dlock_module_$(*F) \
+			--keep-global-symbol=dlock_module --keep-global-symbol=dlock_module_$(*F) $@.new $@ && rm $@.new
 $(BUILD)/static/modules.o: src/base/module.c $(BUILD)/gen/module_dir.h $(compiled)
 	@mkdir -p $(@D)
 	$(call say,CC,$@) $(CC) $(ALL_CPPFLAGS) $(ALL_CFLAGS) '-DLINKED_MODULES=$(foreach m,$(LINKED),M($(m)))' -c -o $@ $<
 $(BUILD)/dlock-static: $(filter-out $(call obj,src/base/module.c),$(PROGRAM_OBJ)) \
 		$(BUILD)/static/modules.o $(LINKED:%=$(BUILD)/static/%.o)
-	$(call say,LD,$@) $(CC) $(ALL_CFLAGS) $(ALL_LDFLAGS) -static -no-pie -Wl,--no-warnings -Wl,--trace \
-		-o $@ $(linked) $(STATIC_LIBS) >$@.trace && $(call program,strip) $@
+	$(call say,LD,$@) $(CC) $(ALL_CFLAGS) $(ALL_LDFLAGS) -static -Wl,--trace \
+		$(if $(filter -fuse-ld=lld,$(LDFLAGS)),,-no-pie -Wl,--no-warnings) \
+		-o $@ $(linked) $(STATIC_LIBS) >$@.trace && $(STRIP) $@
 $(BUILD)/dlock-static.LICENSES: $(BUILD)/dlock-static
-	$(Q)cat LICENSE >$@.new && for package in $$(grep -h '[.]a$$' $<.trace $(BUILD)/static/*.trace | \
-			xargs realpath | sort -u | xargs dpkg-query -S | cut -d: -f1 | sort -u); do \
+	$(Q)cat LICENSE >$@.new && for package in $$(grep -ho '/[^/]*[.]a\b' $<.trace $(BUILD)/static/*.trace | \
+			sort -u | sed 's|^|*|' | xargs dpkg-query -S | cut -d: -f1 | sort -u); do \
 		printf '\n==== %s ====\n\n' "$$package"; cat "/usr/share/doc/$$package/copyright" || exit; \
 	done >>$@.new && mv $@.new $@
 
@@ -412,7 +414,9 @@ release:
 		"$(REF)^{commit}")" && version=$$(sed -n 's/^.define DLOCK_VERSION "\(.*\)"$$/\1/p' \
 		src/base/version.h) && case "$(REF)" in "v$$version" | [!v]*) ;; *) \
 			echo "$(REF) has the version $$version" >&2; exit 1 ;; esac && \
-		env -u MAKEFLAGS -u MFLAGS -u BUILD -u REF $(MAKE) -s dist html deb static && \
+		env -u MAKEFLAGS -u MFLAGS -u BUILD -u REF sh -c '$(MAKE) -s dist html deb static && \
+			tests/packages cross && tests/cross -s' && \
+		cp build/arm64/dlock-static "../dlock-$$version-linux-aarch64" && \
 		mv build/html docs && tar -czf "../dlock-$$version-docs.tar.gz" docs && \
 		cp build/dlock-static "../dlock-$$version-linux-$$(uname -m)" && \
 		cp build/dlock-static.LICENSES .. && \

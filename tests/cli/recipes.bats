@@ -281,6 +281,7 @@ run_example() {
 
 @test "README and recipes: every dlock command line works as it stands" {
 	sandbox
+	release
 	blocks sh
 	local count=0 file
 	for file in $(printf '%s\n' block.* | sort -V); do
@@ -561,10 +562,54 @@ ci_environment() {
 	export DLOCK_BACKEND DLOCK_REQUIRE_BACKEND=$required
 }
 
+# release: puts a release's file into ./released, its address and sum into the environment, and commands
+# before curl, install and sudo, which fetch it and write below $T
+release() {
+	mkdir -p bin released
+	cp "$BUILD/dlock" released/dlock
+	export DLOCK_RELEASE=https://releases.example.com/dlock PATH=$T/bin:$PATH
+	DLOCK_SHA256=$(sha256sum <released/dlock)
+	export DLOCK_SHA256=${DLOCK_SHA256%% *}
+	cat >bin/curl <<-'END'
+		#!/bin/sh
+		[ "$1 $3" = "-fsSLo $DLOCK_RELEASE" ] && cp "$T/released/dlock" "$2"
+	END
+	cat >bin/install <<-'END'
+		#!/bin/sh
+		[ "$1 $2 $3 $4" = "-m 755 dlock /usr/local/bin/" ] && cp "$3" "$T/installed"
+	END
+	printf '#!/bin/sh\nexec "$@"\n' >bin/sudo
+	chmod 755 bin/*
+}
+
+# fetches SCRIPT: it installs the release's file, and stops at one that is another
+fetches() {
+	run -0 bash -eo pipefail "$1"
+	cmp installed released/dlock
+	rm installed
+	echo more >>released/dlock
+	run bash -eo pipefail "$1"
+	[[ $status != 0 && ! -e installed ]]
+}
+
+@test "the one file in a job: only the file with the release's sum is used" {
+	release
+	block sh DLOCK_RELEASE
+	run -0 sh -e block
+	[[ -x dlock ]]
+	echo more >>released/dlock
+	run sh -e block
+	[[ $status != 0 ]]
+}
+
 @test "GitLab CI, the simple way" {
 	stub deploy.sh
 	block yaml deploy-production
 	ci_environment
+	release
+	yaml_lines before_script >fetch.sh
+	equal "$(wc -l <fetch.sh)" 3
+	fetches fetch.sh
 	yaml_lines script >work.sh
 	run --separate-stderr -0 bash -eo pipefail work.sh
 	matches "$stderr" 'acquired after [0-9a-z.]+, fence [0-9]+'
@@ -611,9 +656,13 @@ ci_environment() {
 	stub deploy.sh
 	block yaml RUNNER_TEMP
 	ci_environment
+	release
+	sed -n '/run: |/,/- name/{s/^ \{10\}//p}' block | sed 's/\${{ vars.\([A-Z0-9_]*\) }}/$\1/' >fetch.sh
+	equal "$(wc -l <fetch.sh)" 3
+	fetches fetch.sh
 	export RUNNER_TEMP=$T/runner
 	mkdir runner
-	mapfile -t steps < <(yaml_lines run)
+	mapfile -t steps < <(sed '/run: |/d' block >rest; mv rest block; yaml_lines run)
 	equal "${#steps[@]}" 3 steps
 	for step in "${steps[@]}"; do
 		run --separate-stderr bash -e -c "$step"
@@ -693,7 +742,7 @@ nightly() {
 	block hcl periodic
 	! type -P terraform >/dev/null || run -0 terraform fmt -check - <block
 	equal "$(tr -cd '{' <block | wc -c)" "$(tr -cd '}' <block | wc -c)" braces
-	equal "$(sed -n 's/^ *command *= "\(.*\)"$/\1/p' block)" /usr/bin/dlock
+	equal "$(sed -n 's/^ *command *= "\(.*\)"$/\1/p' block)" "$(sed -n 's/^ *destination *= "\(.*\)"$/\1/p' block)"
 	sed -n 's/^ *args *= //p' block | jq -r '.[]' >words
 	mapfile -t WORDS <words
 	DLOCK_BACKEND=$(sed -n 's/^ *DLOCK_BACKEND *= "\(.*\)"$/\1/p' block)
