@@ -417,7 +417,7 @@ release:
 		env -u MAKEFLAGS -u MFLAGS -u BUILD -u REF sh -c '$(MAKE) -s dist html deb static && \
 			tests/packages cross && tests/cross -s' && \
 		cp build/arm64/dlock-static "../dlock-$$version-linux-aarch64" && \
-		mv build/html docs && tar -czf "../dlock-$$version-docs.tar.gz" docs && \
+		mv build/html "dlock-$$version-docs" && tar -czf "../dlock-$$version-docs.tar.gz" "dlock-$$version-docs" && \
 		cp build/dlock-static "../dlock-$$version-linux-$$(uname -m)" && \
 		cp build/dlock-static.LICENSES .. && \
 		cp build/*.tar.gz build/deb/*.deb build/deb/*.dsc build/deb/*.tar.* ..

@@ -555,6 +555,7 @@ hung_server() {
 	done
 }
 
+# bats test_tags=more
 @test "manual pages: the list of them is the same everywhere" {
 	local page
 	printf '%s\n' "${PAGES[@]}" >wanted
@@ -621,6 +622,7 @@ hung_server() {
 	not grep -q PATTERN <<<"$("$DLOCK" help check)"
 }
 
+# bats test_tags=more
 @test "dlock.1 has the options of run in one list, and of other commands what differs" {
 	local command flag
 	for command in $(commands); do
@@ -780,6 +782,7 @@ acl() {
 	redis_acl "$1" | xargs -n 1
 }
 
+# bats test_tags=more
 @test "the permissions in dlock-redis.7 are those that the code needs" {
 	{
 		acl +evalsha

@@ -82,6 +82,7 @@ logs_event() {
 	done
 }
 
+# bats test_tags=more
 @test "a command that a signal has killed" {
 	logged 137 run "$LOCK" -- sh -c 'kill -KILL $$'
 	is '.[2] | .event == "ended" and .signal == 9 and .status == null'
@@ -126,6 +127,7 @@ logs_event() {
 	equal "$(events "$ERR")" "waiting acquired started ended released"
 }
 
+# bats test_tags=more
 @test "a command that runs too long" {
 	logged 121 run --max-run 300ms "$LOCK" -- sleep 300
 	is 'map(select(.event == "overdue"))[0].level == "error"'
@@ -146,6 +148,7 @@ logs_event() {
 	"$DLOCK" release "$LOCK" "$token"
 }
 
+# bats test_tags=more
 @test "a run in a run joins" {
 	logged 0 run "$LOCK" -- "$DLOCK" run --log json "$LOCK" -- true
 	equal "$(events log)" 'acquired started joined started ended ended released'
@@ -164,11 +167,13 @@ logs_event() {
 	is 'map(select(.event == "ended"))[0].signal == 15'
 }
 
+# bats test_tags=more
 @test "what the command leaves behind" {
 	logged 0 run "$LOCK" -- sh -c 'setsid sleep 300 >/dev/null 2>&1 & sleep 0.2'
 	is 'map(select(.event == "leftovers"))[0].level == "warning"'
 }
 
+# bats test_tags=more
 @test "renewals that fail, and the one that succeeds again" {
 	private_redis
 	start "$DLOCK" run -b "$P_URI?timeout=1s" -t 9s -k 1s --log json "$LOCK" -- sleep 300
@@ -203,6 +208,7 @@ logs_event() {
 	is 'all(.[]; .fence == null and .held_ms == null)'
 }
 
+# bats test_tags=more
 @test "errors: the command line, the configuration, the command" {
 	logged 125 run --no-such-option "$LOCK" -- true
 	is '.[0] | .event == "failed" and .name == null'

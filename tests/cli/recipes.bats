@@ -109,7 +109,7 @@ displays() {
 	equal "${#shown[@]}" "${#there[@]}" "displays of ${1##*/}"
 }
 
-# bats test_tags=deeper
+# bats test_tags=deeper,more
 @test "manual pages: at 80 columns and more an example has the lines that it has in the page" {
 	local page renderer columns file count=0 widths lock_files
 	need mandoc groff
@@ -770,6 +770,7 @@ nightly() {
 	equal "$(sed -n 's/^ENTRYPOINT //p' "$TOP/docs/Dockerfile")" '["dlock"]'
 }
 
+# bats test_tags=more
 @test "YAML recipes are YAML" {
 	local file
 	blocks yaml
@@ -802,6 +803,7 @@ alerts() {
 	((status == 0)) || fail "alerts: expected ${1:-none}"
 }
 
+# bats test_tags=more
 @test "Prometheus recipe" {
 	need promtool
 	stub nightly-backup

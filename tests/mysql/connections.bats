@@ -110,6 +110,7 @@ refused_1040() {
 
 # ---- replies that are lost
 
+# bats test_tags=more
 @test "the reply to the Nth request is lost: no ghost stays, and no two are inside" {
 	via_proxy
 	local n codes cut=0

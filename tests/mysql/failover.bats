@@ -221,6 +221,7 @@ dead_before() {
 	[[ ! -e ran ]]
 }
 
+# bats test_tags=more
 @test "several hosts: those that refuse writes by other errors, or under a backup, are passed over" {
 	local first second stranger code
 	private_mysql
@@ -333,6 +334,7 @@ start_blocked() {
 		AND ID <> CONNECTION_ID()")
 }
 
+# bats test_tags=more
 @test "a server breaks down under a request: no connection of a stranger is killed on the next one" {
 	local table number waiter
 	for strategy in insert shedlock; do

@@ -148,6 +148,7 @@ all_add() {
 	equal "$(<number)" 30
 }
 
+# bats test_tags=more
 @test "a number that three Node programs and three runs of dlock add to" {
 	each all_add
 }

@@ -353,10 +353,12 @@ redis_py() {
 	took "$MS" 500 7500
 }
 
-@test "101 clients at once count down a number in Redis, and none is lost" {
-	local n all=()
-	rcli set "$LOCK:number" 100
-	for n in {0..100}; do
+# bats test_tags=deeper
+@test "many clients at once count down a number in Redis, and none is lost" {
+	local n most all=()
+	most=$(long_or 100 20)
+	rcli set "$LOCK:number" "$most"
+	for ((n = 0; n <= most; n++)); do
 		start "$DLOCK" run "$LOCK" -- sh -c '
 			number=$(redis-cli -p "$0" get "$1")
 			echo "$number" >>log
@@ -367,7 +369,7 @@ redis_py() {
 		join "$n" 60
 		equal "$status" 0
 	done
-	diff <(seq 100 -1 0) log
+	diff <(seq "$most" -1 0) log
 	rcli del "$LOCK:number"
 	only_fences
 }

@@ -538,6 +538,7 @@ nothing_but_fences() {
 	rcli acl deluser jobs
 }
 
+# bats test_tags=more
 @test "a number that three threads of Java and three runs of dlock add to" {
 	local n lock all
 	peer

@@ -41,11 +41,11 @@ errnos() {
 
 # each FUNCTION CALL...: calls it in processes of its own, with DLOCK_BACKEND and LOCK set and
 # `failing CALL N ON ERRNO` as its arguments, for each N from 1 to 40, or until a run has fewer of
-# these calls, in steps of STEP
+# these calls, in steps of STEP; on a server alone in the core of the tests
 each() {
 	local backend call n function=$1
 	shift
-	for backend in "$FILE" "$REDIS"; do
+	for backend in $(long_or "$FILE" '') "$REDIS"; do
 		for call in "$@"; do
 			for ((n = 1; n <= 40; n += 4)); do
 				rm -f reached
