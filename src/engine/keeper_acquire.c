@@ -88,7 +88,10 @@ static bool offer_lock(struct keeping *k, struct grant *grant, enum wake *wake)
 	return false;
 }
 
-/* Send the holder once, where a wait is shown every second, and with --once-per at each try. */
+/*
+ * Tell the supervisor who holds the lock: once; every second if a wait is shown; at each try with
+ * --once-per.
+ */
 static void report_waiting(struct keeping *k)
 {
 	const bool shown = job_reports(k->job, LEVEL_STEP) ||

@@ -133,7 +133,7 @@ void supervisor_lose(struct supervisor *s, const char *how)
 void supervisor_expire(struct supervisor *s)
 {
 	if (atomic_load(&s->job.shared->offer) == OFFER_WITHDRAWN)
-		supervisor_lose(s, "dlock was stopped for so long that it released the lock");
+		supervisor_lose(s, "dlock was stopped for too long, and gave the lock back");
 	else if (s->job.run->no_renew && !s->ended)
 		report_loss(s, "", "the lease is about to end, and --no-renew forbids to renew it");
 	else

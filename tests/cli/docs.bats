@@ -1075,17 +1075,17 @@ replica_online() {
 @test "CONTRIBUTING and others: files, names and targets that they name are there" {
 	local word
 	grep -ohE '`(src|cmd|tests|man|debian)/[a-zA-Z0-9_./-]+`' \
-		"$TOP"/{CONTRIBUTING,SECURITY,docs/code}.md | tr -d '`' | grep -v NAME | sort -u >named
+		"$TOP"/{CONTRIBUTING,SECURITY,docs/code,docs/backend}.md | tr -d '`' | grep -v NAME | sort -u >named
 	[[ -s named ]]
 	while read -r word; do
 		[[ -e $TOP/$word ]] || fail "CONTRIBUTING names $word"
 	done <named
 	# functions, structures and their members
-	grep -ohE '`(struct |enum )?[a-z]+(_[a-z]+)+`' "$TOP"/{CONTRIBUTING,docs/code}.md | tr -d '`' |
+	grep -ohE '`(struct |enum )?[a-z]+(_[a-z]+)+`' "$TOP"/{CONTRIBUTING,docs/code,docs/backend}.md | tr -d '`' |
 		sort -u >named
 	[[ -s named ]]
 	while read -r word; do
-		grep -rqw "$word" "$TOP/src" "$TOP/cmd" || fail "CONTRIBUTING names $word"
+		grep -rqw "$word" "$TOP"/{src,cmd,tests/conformance} || fail "CONTRIBUTING names $word"
 	done <named
 	grep -oE '^    make [a-z0-9-]+' "$TOP/CONTRIBUTING.md" | while read -r _ word; do
 		grep -Eqh "^([a-z-]+ )*$word( [a-z-]+)*:" "$TOP/Makefile" "$TOP/tests/rules.mk" || fail "CONTRIBUTING: no make $word"

@@ -162,6 +162,8 @@ sandbox() {
 	# Whom dlock-etcd.7 names.
 	ec user add USER:three >/dev/null
 	local etcd=$P_PORT
+	private_zookeeper
+	local zookeeper=$P_PORT
 	load ../mysql/mysql
 	private_mysql
 	pmy "CREATE DATABASE jobs; CREATE USER admin@'127.0.0.1' IDENTIFIED BY 'one';
@@ -177,6 +179,7 @@ sandbox() {
 		s|redis\.example\.com|127.0.0.1:$REDIS_PORT|
 		s#^(postgres(ql)?://[^@]*@)db\.example\.com#\1127.0.0.1:$(<"$T/postgres/port")#
 		s|db\.example\.com|127.0.0.1:$P_PORT|
+		s|zk1,zk2,zk3|127.0.0.1:$zookeeper|
 		s|etcd1[^/]*etcd3(\.example\.com)?|127.0.0.1:$etcd|
 		s#(^|=|//)/(etc|home|run|srv|var)(/|\$)#\1$T/root/\2\3#
 		# a group of the pages that this machine may not have

@@ -335,8 +335,8 @@ without_dev() {
 	export LATE_GUARD_MS=2500
 	LD_PRELOAD=$BUILD/tests/preload/late_clock.so run -123 "$DLOCK" run -b "$REDIS" "$LOCK" -- \
 		touch started
-	equal "$output" "dlock: $LOCK: lock lost: dlock was stopped for so long that it \
-released the lock; the command is not started"
+	equal "$output" "dlock: $LOCK: lock lost: dlock was stopped for too long, and \
+gave the lock back; the command is not started"
 	[[ ! -e started ]]
 	run -0 "$DLOCK" run -b "$REDIS" -n "$LOCK" -- true
 }

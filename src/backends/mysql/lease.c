@@ -3,8 +3,7 @@
  * The queue of a lock, and the functions for the engine. A lock is an entry with an end in the
  * table dlock_entries (sql/entries.sql), which needs no connection unless there is a door behind it
  * (door.h). In a queue, waiters sleep in a statement. A release wakes the first waiter, which takes
- * the lock, and if that one does not look at the queue, the second one, which watches whether it
- * does.
+ * the lock. The second one watches: if the first does not react, it takes the lock itself.
  *
  * tests/model/line.pml is the model of this queue. Its try() and take() are take_lock(), which also
  * removes a late waiter (leave()), its nap is fall_asleep(), and its release() is release_entry(),

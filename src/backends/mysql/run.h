@@ -41,7 +41,7 @@ struct mysql_backend {
 	int cuts;		/* sleeps in a row that something unknown has cut short */
 	int64_t poll_ms;	/* pause behind entries of another home, or after cuts; 0: none */
 	struct hold_late late;
-	/* Of door.c: conn has passed the door if it is a session. */
+	/* Of door.c: conn is a session exactly when it has passed the door. */
 	bool at_door;		/* conn sleeps at the door */
 	int64_t idle_s;		/* wait_timeout of the connection that has passed */
 };
