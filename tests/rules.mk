@@ -125,7 +125,7 @@ check-static:
 	$(Q)tests/packages $(PACKAGES) test
 	$(Q)$(MAKE) --no-print-directory $(PARALLEL) all static test-programs
 	$(Q)BUILD="$(BUILD_DIR)" DLOCK="$(BUILD_DIR)/dlock-static" tests/check $(or $(TESTS),tests/static \
-		tests/redis/tls.bats $(addprefix tests/conformance/run.bats:,file redis redlock zookeeper mysql))
+		tests/redis/tls.bats $(addprefix tests/conformance/run.bats:,file redis redlock zookeeper etcd mysql))
 
 check-debian13:
 	$(Q)tests/debian/check $(TESTS)

@@ -17,17 +17,6 @@ on_both() {
 	done
 }
 
-# noon SECONDS: prints a TZ in which it is that many seconds before 12:00 now
-noon() {
-	local seconds sign=-
-	# A zone of the form XXX-01:00:00 is ahead of UTC by that much.
-	seconds=$((12 * 3600 - $1 - $(date +%s) % 86400))
-	if ((seconds < 0)); then
-		sign=+ seconds=$((-seconds))
-	fi
-	printf 'XXX%s%02d:%02d:%02d\n' $sign $((seconds / 3600)) $((seconds / 60 % 60)) $((seconds % 60))
-}
-
 # stop_all: stops all processes of the holder's dlock
 stop_all() {
 	guard_of "$HOLDER"

@@ -56,6 +56,51 @@ inside() {
 	matches "$stderr" 'nowhere.example'
 }
 
+# dns: answers each question for a name below .example with 127.0.0.1, at port 53
+dns() {
+	python3 -c '
+import socket
+s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+s.bind(("127.0.0.1", 53))
+open("dns", "w")
+while True:
+    query, client = s.recvfrom(512)
+    end = query.index(b"\0", 12) + 5
+    answers = query[end - 4:end - 2] == b"\0\1" and b"\7example\0" in query
+    s.sendto(query[:2] + b"\x81\x80\0\1" + (b"\0\1" if answers else b"\0\0") + bytes(4) + query[12:end] +
+        (b"\xc0\x0c\0\1\0\1\0\0\0\x3c\0\4\x7f\0\0\1" if answers else b""), client)
+' </dev/null &
+}
+
+# with_dns WORD...: runs the words in a network of its own, with this server and one of Redis
+with_dns() {
+	local status=0 servers=()
+	ip link set lo up
+	dns
+	servers=("$!")
+	"$REDIS_SERVER" --port 6379 --bind 127.0.0.1 --save '' --dir "$T" >/dev/null &
+	servers+=("$!")
+	timeout 20 sh -c 'until [ -e dns ] && "$REDIS_CLI" ping; do sleep 0.05; done' >/dev/null 2>&1
+	"$@" || status=$?
+	kill "${servers[@]}"
+	wait
+	return "$status"
+}
+
+# bats test_tags=more
+@test "a root with nothing but the file: a server that only DNS knows, and a time of day in a zone" {
+	need ip unshare
+	: >"$ROOT/etc/hosts"
+	echo "nameserver 127.0.0.1" >"$ROOT/etc/resolv.conf"
+	export ROOT REDIS_SERVER REDIS_CLI
+	export -f dns with_dns inside
+	run --separate-stderr -1 unshare --net bash -c 'with_dns inside run -b redis://store.example zone -- \
+		/dlock status -b redis://store.example zone'
+	matches "$output" 'zone +exclusive'
+	run --separate-stderr -121 env -i TZ="$(noon 2)" /usr/sbin/chroot "$ROOT" /dlock run -b file:///locks \
+		--until 12:00 -w 1h "$LOCK" -- /dlock wait -b file:///locks "$LOCK"
+}
+
 # bats test_tags=more
 @test "with busybox: the command's tree ends with it, and a script has a lock" {
 	need busybox
