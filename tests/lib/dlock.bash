@@ -185,3 +185,30 @@ loses_replies() {
 	# One of them is the answer to the request that takes the lock.
 	matches "$codes" ' 0 '
 }
+
+# outlives_password URI: a holder and a waiter log in with the password that ./secret and the Redis
+# servers get meanwhile for the user of the URI, jobs. on_all ARG...: redis-cli to all of the servers
+outlives_password() {
+	local holder waiter
+	on_all acl setuser jobs on '>old' '~*' '&*' +@all
+	(umask 077 && echo old >secret)
+	DLOCK_BACKEND="$1?password-file=$T/secret"
+	start "$DLOCK" run -t 6s "$LOCK" -- sh -c 'touch holds; until [ -e end ]; do sleep 0.1; done'
+	holder=$PID
+	wait_until 10 test -e holds
+	start "$DLOCK" run -v -t 6s "$LOCK" -- touch waited
+	waiter=$PID
+	wait_until 10 has_line "err.$STARTED_COUNT" waiting
+	echo new >secret
+	on_all acl setuser jobs resetpass '>new'
+	on_all client kill user jobs
+	# longer than the lease
+	sleep 7
+	touch end
+	join "$holder" 10
+	equal "$status" 0
+	join "$waiter" 10
+	equal "$status" 0
+	[[ -e waited ]]
+	on_all acl deluser jobs
+}

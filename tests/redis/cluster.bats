@@ -427,3 +427,14 @@ renewed_at() {
 	join "$PID" 10
 	equal "$status $(<"$OUT")" "0 got it"
 }
+
+# bats test_tags=more
+@test "the password changes on all servers, and in its file: holder and waiter log in with the new one" {
+	on_all() {
+		local n
+		for n in 1 2 3 4; do
+			on_node "$n" "$@"
+		done
+	}
+	outlives_password "redis+cluster://jobs@${URI#*//}"
+}

@@ -419,24 +419,10 @@ replica_up() {
 
 @test "the password changes, in its file and the server: holder and waiter log in with the new one" {
 	private_redis
-	redis_at "$P_DIR" acl setuser jobs on '>old' '~*' '&*' +@all
-	(umask 077 && echo old >secret)
-	export DLOCK_BACKEND="redis://jobs@127.0.0.1:$P_PORT?password-file=$T/secret"
-	"$DLOCK" run -t 6s "$LOCK" -- sh -c 'touch holds; until [ -e end ]; do sleep 0.1; done' 2>holder &
-	HOLDER=$!
-	wait_until 10 test -e holds
-	"$DLOCK" run -t 6s "$LOCK" -- touch waited 2>waiter &
-	WAITER=$!
-	wait_until 10 p_waiters 1
-	echo new >secret
-	redis_at "$P_DIR" acl setuser jobs resetpass '>new'
-	redis_at "$P_DIR" client kill user jobs
-	# longer than the lease
-	sleep 7
-	touch end
-	wait "$HOLDER"
-	wait "$WAITER"
-	[[ -e waited ]]
+	on_all() {
+		redis_at "$P_DIR" "$@"
+	}
+	outlives_password "redis://jobs@127.0.0.1:$P_PORT"
 }
 
 @test "a user who may not wake frees the lock at its release, and check reports it" {

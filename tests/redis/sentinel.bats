@@ -238,3 +238,13 @@ listens() {
 	peer
 	excluded lock listeners 1
 }
+
+# bats test_tags=more
+@test "the password changes on all servers, and in its file: holder and waiter log in with the new one" {
+	sentinels
+	on_all() {
+		at "$M_PORT" "$@"
+		at "$R_PORT" "$@"
+	}
+	outlives_password "redis+sentinel://jobs@${URI#*//}"
+}

@@ -890,3 +890,14 @@ at_least() {
 	run -123 "$DLOCK" verify "$LOCK" "$TOKEN"
 	nothing_on_nodes
 }
+
+# bats test_tags=more
+@test "the password changes on all servers, and in its file: holder and waiter log in with the new one" {
+	on_all() {
+		local node
+		for node in 1 2 3 4 5; do
+			redis_at "$NODES/$node" "$@"
+		done
+	}
+	outlives_password "redlock://jobs@${REDLOCK#*//}"
+}
