@@ -1029,6 +1029,14 @@ replica_online() {
 	cd "$T"
 }
 
+@test "docs/speed.md: its charts are those of its table" {
+	local chart
+	for chart in ratios turns; do
+		"$TOP/docs/pictures/charts" "$chart" <"$TOP/docs/speed.md" | diff "$TOP/docs/pictures/$chart.svg" -
+		has_line "$TOP/docs/speed.md" "\(pictures/$chart\.svg\)"
+	done
+}
+
 # bats test_tags=more
 @test "README: its picture shows what happens today" {
 	need_root
