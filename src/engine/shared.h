@@ -63,8 +63,8 @@ struct shared {
 	_Atomic int offer;		/* enum offer */
 	_Atomic uint64_t fence;		/* of the lock that is offered */
 	/*
-	 * CLOCK_BOOTTIME before the command got the lock. 0: it has not, and the lock has no minimum
-	 * hold either.
+	 * CLOCK_BOOTTIME before the command got the lock. 0: it has not, and then there is no
+	 * minimum hold either.
 	 */
 	_Atomic int64_t held_ms;
 	_Atomic int endings;		/* of enum ending, by the guard */

@@ -53,8 +53,9 @@ static bool check_member(struct etcd_backend *etcd, struct findings *findings)
 	leader = etcd_text(etcd->reply, "leader");
 	state = !*leader || !strcmp(leader, "0")	? "has no leader"
 		: etcd_get(etcd->reply, "isLearner")	? "is a learner"
-		: !strcmp(leader, etcd_text(etcd->reply, "header.member_id")) ? "is the leader"
-									      : "follows the leader";
+		: strcmp(leader, etcd_text(etcd->reply, "header.member_id")) != 0
+			? "follows the leader"
+			: "is the leader";
 	findings_add(findings, FINDING_OK, "member", NULL,
 		     "%s %s, version %.20s, answers in %" PRId64 " ms", etcd->label, state, version,
 		     clock_boot_ms() - asked_ms);
