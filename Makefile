@@ -93,11 +93,12 @@ have_archive = $(if $(filter yes,$(SHARED)),,$(filter /%,$(call archive,$(1))))
 # A library as its archive where there is one, which spares the loader 70 us at each start.
 library = $(or $(call have_archive,lib$(1).a),$(shell $(PKG_CONFIG) --libs $(1) 2>/dev/null))
 
+WITHOUT :=
 ifeq ($(WITH_REDIS),yes)
 HIREDIS_CFLAGS := $(shell $(PKG_CONFIG) --cflags hiredis 2>/dev/null)
 LIBS := $(or $(call library,hiredis),-lhiredis)
 else
-ALL_CPPFLAGS += -DWITHOUT_REDIS
+WITHOUT += REDIS
 endif
 # OpenSSL as a shared object, so that its updates reach dlock without a build.
 ifneq ($(and $(filter yes,$(WITH_TLS)),$(filter yes,$(WITH_REDIS) $(WITH_ETCD))),)
@@ -105,7 +106,7 @@ MODULES += $(BUILD)/dlock-tls.so
 TLS_CFLAGS := $(shell $(PKG_CONFIG) --cflags openssl 2>/dev/null)
 TLS_LIBS := $(or $(shell $(PKG_CONFIG) --libs openssl 2>/dev/null),-lssl -lcrypto)
 else
-ALL_CPPFLAGS += -DWITHOUT_TLS
+WITHOUT += TLS
 endif
 ifeq ($(WITH_MYSQL),yes)
 MODULES += $(BUILD)/dlock-mysql.so
@@ -130,7 +131,7 @@ MYSQL_LIBS := $(call have_archive,libmariadb.a) \
 		$(if $(filter ssl crypto z zstd,$(l)),$(call have_archive,lib$(l).a)),-l$(l)))
 endif
 else
-ALL_CPPFLAGS += -DWITHOUT_MYSQL
+WITHOUT += MYSQL
 endif
 
 ifeq ($(WITH_POSTGRES),yes)
@@ -138,14 +139,14 @@ MODULES += $(BUILD)/dlock-postgres.so
 POSTGRES_CFLAGS := $(shell $(PKG_CONFIG) --cflags libpq)
 POSTGRES_LIBS := $(shell $(PKG_CONFIG) --libs libpq)
 else
-ALL_CPPFLAGS += -DWITHOUT_POSTGRES
+WITHOUT += POSTGRES
 endif
 
 ifeq ($(WITH_ZOOKEEPER),yes)
 MODULES += $(BUILD)/dlock-zookeeper.so
 ZOOKEEPER_LIBS := $(or $(call have_archive,libzookeeper_mt.a),-lzookeeper_mt)
 else
-ALL_CPPFLAGS += -DWITHOUT_ZOOKEEPER
+WITHOUT += ZOOKEEPER
 endif
 
 # A parser of HTTP: llhttp, which Debian has since 13, or http_parser before.
@@ -157,7 +158,7 @@ ETCD_CFLAGS += $(if $(LLHTTP),-DWITH_LLHTTP $(shell $(PKG_CONFIG) --cflags libll
 ETCD_LIBS := $(or $(call have_archive,libjson-c.a),-ljson-c) $(if $(LLHTTP),$(or \
 	$(call have_archive,libllhttp.a),-lllhttp),$(or $(call have_archive,libhttp_parser.a),-lhttp_parser))
 else
-ALL_CPPFLAGS += -DWITHOUT_ETCD
+WITHOUT += ETCD
 endif
 
 # What tests/packages knows of.
@@ -202,8 +203,12 @@ define keep
 endef
 
 # What the compiler and the linker are told.
-compile_FLAGS := $(CC) $(ALL_CPPFLAGS) $(ALL_CFLAGS) $(HIREDIS_CFLAGS) $(TLS_CFLAGS) $(MYSQL_CFLAGS) \
-	$(ETCD_CFLAGS) $(POSTGRES_CFLAGS)
+compile_FLAGS := $(CC) $(ALL_CPPFLAGS) $(ALL_CFLAGS)
+redis_FLAGS = $(HIREDIS_CFLAGS)
+tls_FLAGS = $(TLS_CFLAGS)
+etcd_FLAGS = $(ETCD_CFLAGS)
+mysql_FLAGS = $(MYSQL_CFLAGS)
+postgres_FLAGS = $(POSTGRES_CFLAGS)
 link_FLAGS := $(CC) $(ALL_CFLAGS) $(ALL_LDFLAGS) $(LIBS) $(TLS_LIBS) $(MYSQL_LIBS) $(ZOOKEEPER_LIBS) \
 	$(ETCD_LIBS) $(POSTGRES_LIBS)
 $(BUILD)/%.flags: FORCE
@@ -211,8 +216,16 @@ $(BUILD)/%.flags: FORCE
 compiled = $(BUILD)/compile.flags | $(BUILD)/packages
 linked = $(filter %.o,$^)
 
+# What is left out is known to few files, and a library's options to those that use it.
+PARTS_OBJ := $(call obj,src/backends/registry.c src/lock/uri_tls.c cmd/version.c tests/unit/test_etcd.c \
+	tests/unit/test_zk_conn.c) $(BUILD)/gen/registry_memory.o
+$(PARTS_OBJ): ALL_CPPFLAGS += $(addprefix -DWITHOUT_,$(WITHOUT))
+$(PARTS_OBJ): $(BUILD)/parts.flags
+parts_FLAGS = $(WITHOUT)
+
 # Names what is not installed in one line, before the compiler does it in many.
-$(BUILD)/packages: tests/packages $(BUILD)/compile.flags
+packages_FLAGS = $(PACKAGES)
+$(BUILD)/packages: tests/packages $(BUILD)/compile.flags $(BUILD)/packages.flags
 	$(Q)CC='$(CC)' PKG_CONFIG='$(PKG_CONFIG)' tests/packages -n $(PACKAGES) && touch $@
 
 PROGRAM_OBJ := $(call obj,$(CMD_SRC) $(ENGINE_SRC)) $(REDIS_OBJ) $(BUILD)/gen/completions.o
@@ -243,6 +256,7 @@ $(BUILD)/dlock-zookeeper.so: $(call obj,$(ZOOKEEPER_SRC)) $(BUILD)/link.flags
 		-lpthread -lm -Wl,--exclude-libs,ALL
 
 $(call obj,$(ETCD_SRC)): ALL_CFLAGS += $(ETCD_CFLAGS)
+$(call obj,$(ETCD_SRC)): $(BUILD)/etcd.flags
 $(BUILD)/dlock-etcd.so: $(call obj,$(ETCD_SRC)) src/backends/module.map $(BUILD)/link.flags
 	$(call say,LD,$@) $(CC) $(ALL_CFLAGS) $(ALL_LDFLAGS) -shared -o $@ $(linked) $(ETCD_LIBS) \
 		-Wl,--version-script=src/backends/module.map
@@ -290,8 +304,10 @@ $(BUILD)/gen/redis_scripts.c: $(REDIS_LUA)/embed.sh $(wildcard $(REDIS_LUA)/*.lu
 $(BUILD)/gen/redis_scripts.o: $(BUILD)/gen/redis_scripts.c src/backends/redis/client.h $(compiled)
 	$(call say,CC,$<) $(CC) $(ALL_CPPFLAGS) $(ALL_CFLAGS) -c -o $@ $<
 $(call obj,$(REDIS_SRC)): ALL_CFLAGS += $(HIREDIS_CFLAGS)
+$(call obj,$(REDIS_SRC)): $(BUILD)/redis.flags
 
 $(call obj,$(TLS_SRC)): ALL_CFLAGS += $(TLS_CFLAGS)
+$(call obj,$(TLS_SRC)): $(BUILD)/tls.flags
 $(BUILD)/dlock-tls.so: $(call obj,$(TLS_SRC)) src/backends/module.map $(BUILD)/link.flags
 	$(call say,LD,$@) $(CC) $(ALL_CFLAGS) $(ALL_LDFLAGS) -shared -o $@ $(linked) $(TLS_LIBS) \
 		-Wl,--version-script=src/backends/module.map
@@ -312,6 +328,7 @@ $(BUILD)/gen/$(1)_texts.o: $(BUILD)/gen/$(1)_texts.c $(BUILD)/gen/$(1)_texts.h $
 	$$(call say,CC,$$<) $$(CC) $$(ALL_CPPFLAGS) $$(ALL_CFLAGS) -c -o $$@ $$<
 $(call obj,$($(2)_SRC)): $(BUILD)/gen/$(1)_texts.h
 $(call obj,$($(2)_SRC)): ALL_CFLAGS += $$($(2)_CFLAGS)
+$(call obj,$($(2)_SRC)): $(BUILD)/$(1).flags
 endef
 $(eval $(call sql_backend,mysql,MYSQL))
 $(eval $(call sql_backend,postgres,POSTGRES))
