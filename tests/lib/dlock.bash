@@ -186,8 +186,8 @@ loses_replies() {
 	matches "$codes" ' 0 '
 }
 
-# outlives_password URI: a holder and a waiter log in with the password that ./secret and the Redis
-# servers get meanwhile for the user of the URI, jobs. on_all ARG...: redis-cli to all of the servers
+# outlives_password URI: a holder and a waiter of the user jobs, whom the URI names, log in with the new
+# password that ./secret and the Redis servers get. on_all ARG...: redis-cli to all of the servers
 outlives_password() {
 	local holder waiter
 	on_all acl setuser jobs on '>old' '~*' '&*' +@all
