@@ -1044,7 +1044,7 @@ replica_online() {
 	local file
 	"$TOP/docs/pictures/terminals" "$DLOCK" >now
 	for file in now "$TOP/docs/pictures/terminals.svg"; do
-		sed -E 's/[0-9.]+s\b/Ns/g; s/(pid|fence) [0-9]+/\1 N/g' "$file" >"${file##*/}.text"
+		sed -E 's/[0-9.]+m?s\b/Ns/g; s/(pid|fence) [0-9]+/\1 N/g' "$file" >"${file##*/}.text"
 	done
 	diff terminals.svg.text now.text
 }
