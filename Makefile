@@ -263,7 +263,7 @@ $(BUILD)/dlock-etcd.so: $(call obj,$(ETCD_SRC)) src/backends/module.map $(BUILD)
 
 # One file for every machine. Each module is an object with its library, of which only the table is
 # visible: libraries have equal names. No PIE, because to relocate the tables of OpenSSL takes a
-# tenth of a run. GNU's objcopy asks for the new name, LLVM's for the old one. What the libraries demand of those who pass them on is in the file beside it.
+# tenth of a run. What the libraries demand of those who pass them on is in the file beside it.
 # Debian has no archive of all that libpq needs.
 LINKED := $(filter-out postgres,$(patsubst $(BUILD)/dlock-%.so,%,$(MODULES)))
 STATIC_LIBS = $(LIBS) -lssl $(or $(shell $(PKG_CONFIG) --static --libs-only-l libcrypto),-lcrypto) \
@@ -277,6 +277,7 @@ $(BUILD)/static/etcd.o: $(call obj,$(ETCD_SRC))
 $(BUILD)/static/etcd.o: LIBRARY = $(ETCD_LIBS)
 $(BUILD)/static/mysql.o: $(call obj,$(MYSQL_SRC) $(SQL_SRC)) $(BUILD)/gen/mysql_texts.o
 $(BUILD)/static/mysql.o: LIBRARY = $(filter %/libmariadb.a,$(MYSQL_LIBS))
+# GNU's objcopy compares a symbol that it keeps with the new name, LLVM's with the old one.
 $(LINKED:%=$(BUILD)/static/%.o): $(BUILD)/link.flags
 	@mkdir -p $(@D)
 	$(call say,LD,$@) $(CC) $(filter -fuse-ld=%,$(LDFLAGS)) -r -nostdlib -Wl,--trace -o $@.new \

@@ -27,7 +27,7 @@ struct guarding {
 	bool leftovers;		/* the command has ended, and left processes behind */
 	bool end_sent;		/* GUARD_EXITED was sent */
 	bool stopping;		/* the tree is being ended */
-	bool ending_leftovers;	/* and the command has ended by itself */
+	bool ending_leftovers;	/* because the command has ended by itself */
 	bool killing;		/* the command got KILL, and its tree is swept */
 	int64_t limit_at_ms;	/* end of the command's time; CLOCK_NEVER */
 	enum ending limit;	/* the option that sets limit_at_ms */
