@@ -463,9 +463,15 @@ int64_t zk_event(struct backend *backend)
 	zk->conn.eventful = false;
 	if (!own->held)
 		return now ? 0 : own->contact_ms;
-	/* The renewal that follows sets the watch, and finds out whether that is too late. */
-	if (!own->watched)
-		return 0;
+	/*
+	 * What follows finds out whether the watch was set too late. With --no-renew that is a
+	 * verification, which sets none.
+	 */
+	if (!own->watched) {
+		own->watched = true;
+		own->contact_ms = 0;
+		now = true;
+	}
 	if (clock_boot_ms() >= own->contact_ms) {
 		own->contact_ms = CLOCK_NEVER;
 		zk_list(&zk->conn, own->at.node, ZK_WATCH_OWN);
