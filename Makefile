@@ -266,7 +266,7 @@ $(BUILD)/dlock-etcd.so: $(call obj,$(ETCD_SRC)) src/backends/module.map $(BUILD)
 # tenth of a run. What the libraries demand of those who pass them on is in the file beside it.
 # Debian has no archive of all that libpq needs.
 LINKED := $(filter-out postgres,$(patsubst $(BUILD)/dlock-%.so,%,$(MODULES)))
-STATIC_LIBS = $(LIBS) -lssl $(or $(shell $(PKG_CONFIG) --static --libs-only-l libcrypto),-lcrypto) \
+STATIC_LIBS = $(LIBS) $(if $(LINKED),-lssl $(or $(shell $(PKG_CONFIG) --static --libs-only-l libcrypto),-lcrypto)) \
 	$(if $(filter mysql,$(LINKED)),-lz) -lm
 .PHONY: static
 static: $(BUILD)/dlock-static $(BUILD)/dlock-static.LICENSES

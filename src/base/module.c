@@ -22,11 +22,12 @@ LINKED_MODULES
 static const struct {
 	const char *name;
 	const struct module *module;
-} linked[] = { LINKED_MODULES };
+} linked[] = { { NULL, NULL }, LINKED_MODULES };
 
 const void *module_load(const char *name, struct error *err)
 {
-	for (size_t i = 0; i < sizeof(linked) / sizeof(linked[0]); i++)
+	/* C has no empty array: the first one is none. */
+	for (size_t i = 1; i < sizeof(linked) / sizeof(linked[0]); i++)
 		if (!strcmp(linked[i].name, name))
 			return linked[i].module;
 	error_set(err, ERROR_INTERNAL, 0, "the module for %s is not in this program, which is one "

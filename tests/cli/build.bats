@@ -221,8 +221,9 @@ without() {
 		touch "../$name.dsc" "../$name.debian.tar.xz" "../$name.changes"
 	END
 	printf '#!/bin/sh\n' >tests/packages
+	printf '#!/bin/sh\nmkdir build/arm64 && echo "$@" >build/arm64/dlock-static\n' >tests/cross
 	chmod +x "$T/bin/dpkg-buildpackage" tests/packages
-	export PATH=$T/bin:$PATH GIT_CONFIG_GLOBAL=/dev/null
+	export PATH=$T/bin:$PATH GIT_CONFIG_GLOBAL=/dev/null CFLAGS='-O0 -Wno-cpp' "${NOTHING[@]}"
 	run -2 make -s BUILD=built release
 	matches "$output" 'needs a clone'
 	git init -q
@@ -238,12 +239,16 @@ without() {
 	git commit -qam later
 	echo uncommitted >README.md
 	run -0 make -s BUILD=built release
-	(cd "$made" && sha256sum --check --strict --quiet SHA256SUMS)
-	equal "$(cd "$made" && sed 's/^[0-9a-f]* [ *]//' SHA256SUMS | sort | xargs)" \
-		"dlock-$version.tar.gz dlock_$version-1.debian.tar.xz dlock_$version-1.dsc dlock_$version-1_all.deb dlock_$version.orig.tar.gz"
-	cmp "$made/dlock_$version-1_all.deb" "$TOP/README.md"
 	# the placeholder in debian/control is noticed
 	matches "$output" 'maintainer'
+	(cd "$made" && sha256sum --check --strict --quiet SHA256SUMS)
+	equal "$(cd "$made" && sed 's/^[0-9a-f]* [ *]//' SHA256SUMS | sort | xargs)" \
+		"dlock-$version-docs.tar.gz dlock-$version-linux-aarch64 dlock-$version-linux-$(uname -m) dlock-$version.tar.gz dlock-static.LICENSES dlock_$version-1.debian.tar.xz dlock_$version-1.dsc dlock_$version-1_all.deb dlock_$version.orig.tar.gz"
+	equal "$(<"$made/dlock-$version-linux-aarch64")" -s
+	run -0 "$made/dlock-$version-linux-$(uname -m)" run file:locks/x -- echo ran
+	equal "$output" ran
+	tar -tf "$made/dlock-$version-docs.tar.gz" | grep -qx "dlock-$version-docs/index.html"
+	cmp "$made/dlock_$version-1_all.deb" "$TOP/README.md"
 	run -0 make -s BUILD=built release REF=HEAD
 	equal "$(<"$made/dlock_$version-1_all.deb")" later
 	run -2 make -s BUILD=built release REF=v0.0.1
