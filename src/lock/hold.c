@@ -16,7 +16,6 @@
 /* The least pause before another try when a lease is about to end. */
 #define PAUSE_LEAST_MS 20
 /* At random: a client that releases and acquires at a steady pace could hold at every try. */
-#define FOREIGN_PAUSE_MS 200
 #define FOREIGN_JITTER_MS 100
 
 /* ---- acquiring and renewing ---- */
@@ -290,7 +289,7 @@ int64_t hold_retry_at(int64_t left_ms, bool first, bool foreign)
 	int64_t pause_ms = HOLD_RETRY_MS + rand() % PAUSE_JITTER_MS;
 
 	if (first && foreign)
-		pause_ms = FOREIGN_PAUSE_MS + rand() % FOREIGN_JITTER_MS;
+		pause_ms = HOLD_FOREIGN_MS - rand() % FOREIGN_JITTER_MS;
 	if (first && left_ms >= 0 && left_ms < pause_ms)
 		pause_ms = left_ms > PAUSE_LEAST_MS ? left_ms + 2 : PAUSE_LEAST_MS;
 	return clock_boot_ms() + pause_ms;

@@ -82,10 +82,11 @@ uint64_t hold_next_fence(uint64_t last);
 /*
  * Returns when a waiter tries without being woken, in ms of CLOCK_BOOTTIME: usually after 5 s and
  * some jitter. The first tries when the present lease ends, in left_ms (-1: no end is known), and
- * every 0.2 to 0.3 s while another program holds the lock, whose release wakes nobody. first: no
- * waiter is before this one, whether the lock is held or not.
+ * every 0.2 to 0.3 s while the holder is foreign: its release wakes nobody. first: no waiter is
+ * before this one, whether the lock is held or not.
  */
 #define HOLD_RETRY_MS 5000
+#define HOLD_FOREIGN_MS 300
 int64_t hold_retry_at(int64_t left_ms, bool first, bool foreign);
 
 /*

@@ -431,7 +431,7 @@ replica_up() {
 	redis_at "$P_DIR" acl setuser quiet on '>pw' '~*' '&*' +@all -publish
 	redis_at "$P_DIR" acl setuser deaf on '>pw' '~*' resetchannels +@all
 	for user in quiet deaf; do
-		# Its waiter is woken by nobody, and tries each 5 s.
+		# Its release wakes nobody, and the first waiter asks as behind another program.
 		"$DLOCK" run -t 60s -b "redis://$user:pw@127.0.0.1:$P_PORT" "$LOCK" -- \
 			sh -c 'touch held; until [ -e end ]; do sleep 0.1; done' 2>holder &
 		HOLDER=$!
@@ -442,7 +442,7 @@ replica_up() {
 		touch end
 		wait "$HOLDER"
 		equal "$(<holder)" ""
-		wait_until 20 test -e waited
+		wait_until 2 test -e waited
 		wait "$WAITER"
 		rm held end waited
 	done

@@ -32,8 +32,6 @@
 #define WAKE_LAST_US 16000
 /* A check takes two requests, so it is half as frequent. */
 #define CHECK_FACTOR 2
-/* The pause behind entries of another home, times the position in the queue. */
-#define FOREIGN_MS 300
 /* After so many sleeps that ended at once, a waiter does not sleep in the server any more. */
 #define CUTS_MOST 2
 /* How long a break waits for the end of the holder's connection, and how often it looks. */
@@ -268,7 +266,7 @@ static int64_t choose_check(struct mysql_backend *my, const int64_t state[static
 	int64_t check_ms = now_ms + CHECK_FACTOR * (hold_retry_at(-1, false, false) - now_ms);
 	char late[ROW_ID_SIZE] = "";
 
-	my->poll_ms = state[FOREIGN] || my->cuts >= CUTS_MOST ? FOREIGN_MS * state[BEFORE] : 0;
+	my->poll_ms = state[FOREIGN] || my->cuts >= CUTS_MOST ? HOLD_FOREIGN_MS * state[BEFORE] : 0;
 	if (my->poll_ms)
 		check_ms = clock_earlier(check_ms, now_ms + my->poll_ms);
 	if (state[LATE])
@@ -399,7 +397,7 @@ static int wake_up(struct mysql_backend *my, const struct request *request, stru
 	failed = mysql_conn_receive(conn, &rows, err);
 	mysql_numbers(rows, slept, 2);
 	lasted_ms = clock_boot_ms() - my->asleep_ms;
-	if (lasted_ms >= FOREIGN_MS || (failed ? mysql_contended(conn) :
+	if (lasted_ms >= HOLD_FOREIGN_MS || (failed ? mysql_contended(conn) :
 					slept[0] || lasted_ms >= slept[1] / 2))
 		my->cuts = 0;
 	else

@@ -4,9 +4,9 @@
 --
 --	acquire  TTL (ms), mode, record, queued_at ('0': not known yet), least fence ('0': this
 --		 server's clock gives one), enqueues ('1': stay in the queue when the lock is taken)
---		 -> {1, fence}; {2, N}: held with N slots; {0, lease left (ms; -1: no end), waiters ahead (-1: not enqueued), queued_at,
---		 foreign (1: another program holds it), digest of a holder, its age (ms), its TTL
---		 (ms)}
+--		 -> {1, fence}; {2, N}: held with N slots; {0, lease left (ms; -1: no end), waiters
+--		 ahead (-1: not enqueued), queued_at, foreign (1: held by another program, or one
+--		 that may wake nobody), digest of a holder, its age (ms), its TTL (ms)}
 --	renew    TTL (ms), record ('': as it is)
 --		 -> {1, fence, record}; {0}: nobody holds the lock; {2}: somebody else does;
 --		 {3}: TTL refused
@@ -29,6 +29,13 @@ local FENCE_SECONDS = '2592000'
 
 
 local function digits(n) return string.format('%.0f', n) end
+
+-- The end of a holder's record if its user may publish nothing, so that its release wakes nobody.
+-- Before Redis 7 there is no way to ask.
+local function mute()
+  local asks = redis.acl_check_cmd
+  return asks and not asks('PUBLISH', channel .. token, '0') and '&mute=1' or ''
+end
 
 local time = redis.call('TIME')
 local now_us = time[1] * 1000000 + time[2]

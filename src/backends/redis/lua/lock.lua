@@ -97,7 +97,7 @@ local function take(mine, wanted, ms, text, least)
     raise_fence(least)
     number = least
   end
-  set_holder(number, since, text)
+  set_holder(number, since, text .. mute())
   if called() == token then redis.call('HDEL', waiters, 'called') end
   leave(token)
   -- The lock is taken last, so that a missing permission shows before anything is taken.
@@ -124,7 +124,8 @@ local function acquire(ms, wanted, text, queued_at, least, enqueues)
   if in_order and first then call() end
   local hold = first_hold() or {'', 'x', -1}
   local _, since, its_text = holder(hold[1])
-  local foreign = kind ~= 'none' and not since
+  -- A release that wakes nobody
+  local foreign = kind ~= 'none' and (not since or string.find(its_text, '&mute=1$'))
   return {0, hold[3], ahead, digits(came), foreign and 1 or 0, redis.sha1hex(hold[1]),
           ms_since(since), tonumber(string.match(its_text or '', '^ttl=(%d+)') or '0')}
 end
@@ -135,7 +136,11 @@ local function renew(ms, text)
   if what == 'renew' and refuses(mine, ms) then return {3} end
   keep_fence()
   local number, since, stored = holder(token)
-  if text == '' then text = stored or '' elseif number then set_holder(number, since, text) end
+  if text == '' then
+    text = stored or ''
+  elseif number then
+    set_holder(number, since, text .. mute())
+  end
   put(mine, ms, mine)
   if left > tonumber(ms) then
     announce(true, mine)

@@ -5,7 +5,7 @@
 if what == 'acquire' and ARGV[7] == 'x' and not string.find(ARGV[11], 'r') and
    redis.call('EXISTS', lock, holders, queue, waiters) == 0 then
   local number = next_fence(ARGV[10])
-  redis.call('HSET', holders, token, number .. ' ' .. digits(now_us) .. ' ' .. ARGV[8])
+  redis.call('HSET', holders, token, number .. ' ' .. digits(now_us) .. ' ' .. ARGV[8] .. mute())
   redis.call('PEXPIRE', holders, ARGV[6])
   redis.call('SET', lock, token, 'PX', ARGV[6])
   return {1, number}
@@ -97,6 +97,6 @@ end
 -- The record of a holder or waiter without one.
 local function describe() return '' end
 
--- A user who may wake nobody still frees the lock. Its waiters check each 5 s.
+-- A user who may wake nobody still frees the lock. Its waiters check as behind another program.
 local function publish(to, text) redis.pcall('PUBLISH', to, text) end
 local function refuses() end
