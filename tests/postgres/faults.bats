@@ -35,6 +35,37 @@ dead_in_time() {
 	DLOCK_BACKEND=$P_URI wait_until 6 is_free
 }
 
+# server_ahead SECONDS: the server's clock differs by that from this machine's, in a new connection, too
+server_ahead() {
+	local seconds
+	seconds=$(pg "SELECT extract(epoch FROM clock_timestamp())::bigint - $EPOCHSECONDS")
+	((seconds > $1 - 60 && seconds < $1 + 60))
+}
+
+@test "the server's clock jumps ahead: the lock is lost; back: the hold stands, and fences grow" {
+	mkdir bin
+	clocked "$POSTGRES_BIN/postgres"
+	mv clocked bin/postgres
+	POSTGRES_BIN=$T/bin private_postgres
+	SERVER=$P_DIR DLOCK_BACKEND=$P_URI
+	local jump fence
+	hold -t 3s --
+	fence=$FENCE
+	clock +3600
+	wait_until 2 server_ahead 3600
+	lost
+	for jump in +0 -3600; do
+		hold -n -t 4s --
+		((FENCE > fence)) || fail "fence $FENCE after $fence"
+		fence=$FENCE
+		clock "$jump"
+		wait_until 2 server_ahead "$jump"
+		holds_for 4000 alive "$COMMAND"
+		run -124 "$DLOCK" run -n "$LOCK" -- true
+		release
+	done
+}
+
 @test "server crashes and comes back: the lease stands, a waiter keeps its place and is woken" {
 	private_postgres
 	SERVER=$P_DIR DLOCK_BACKEND=$P_URI
@@ -186,8 +217,14 @@ later_than() {
 	equal "$status" 0
 }
 
+# is_full: no stranger is about to connect, or to be refused, and nobody else can connect
 is_full() {
-	! PGPASSWORD=s3cret psql -X -q -h 127.0.0.1 -p "$P_PORT" -U dlock -c 'SELECT 1' dlock >full 2>&1
+	local stranger alive=0
+	for stranger in "${strangers[@]}"; do
+		! alive "$stranger" || ((++alive))
+	done
+	[[ $(pg "SELECT count(*) FROM pg_stat_activity WHERE query LIKE '%sleep(60)' AND pid <> pg_backend_pid()") == "$alive" ]] &&
+		! PGPASSWORD=s3cret psql -X -q -h 127.0.0.1 -p "$P_PORT" -U dlock -c 'SELECT 1' dlock >full 2>&1
 }
 
 @test "a COMMIT that no standby has is no lock, whatever limit of time the role has" {

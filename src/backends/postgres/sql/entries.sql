@@ -41,9 +41,11 @@ strategy = {strategy} AND name = {name}
 -- name: begin
 -- A limit of time that ends a COMMIT while a standby is awaited is only a warning, and the commit is
 -- there: so there is no limit, and the warning is not hidden. The mode of default_transaction_read_only
--- stays, because an administrator may have set it to keep writers out.
+-- stays, because an administrator may have set it to keep writers out. Who gives up closes the connection,
+-- which the server does not notice while it waits for the mutex: {limit} ends that wait.
 BEGIN ISOLATION LEVEL READ COMMITTED;
 SET LOCAL statement_timeout = 0;
+SET LOCAL lock_timeout = {limit};
 SET LOCAL client_min_messages = warning;
 
 -- name: mutex
@@ -60,8 +62,9 @@ INSERT INTO dlock_names AS n (strategy, name, fence) VALUES ({strategy}, {name},
 CASE pg_backend_pid() WHEN {backend} THEN pg_postmaster_start_time() ELSE '-infinity' END
 
 -- name: broken
--- The connection of an entry is gone.
-(q.home = pg_postmaster_start_time() AND NOT EXISTS (SELECT FROM pg_stat_get_activity(q.pid)))
+-- The connection of an entry is gone. The list is read once for all entries.
+(q.home = pg_postmaster_start_time() AND q.pid <> ALL (ARRAY(
+  SELECT COALESCE(pg_stat_get_backend_pid(b), 0) FROM pg_stat_get_backend_idset() b)))
 
 -- name: dead
 q.fence = 0 AND {broken}
