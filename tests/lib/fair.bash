@@ -1,0 +1,26 @@
+# SPDX-License-Identifier: MIT
+# shellcheck shell=bash
+#
+# Outside of cgroups the kernel gives each session the same share of the processor (sched(7), autogroup):
+# the keeper of each dlock, which has a session, as much as all servers and tests together. Servers
+# then miss the times that tests allow, which have a machine of their own elsewhere.
+
+# share_alike: moves this shell, with what it starts, into a cgroup, where each process has its share; if
+# that is not possible, it stays where it is
+share_alike() {
+	local group=/sys/fs/cgroup/cpu/dlock-tests.$$
+	if grep -q '^[0-9]*:cpu[^/]*:/$' /proc/self/cgroup && mkdir "$group" 2>/dev/null; then
+		echo $$ >"$group/tasks"
+		FAIR_GROUP=$group
+	fi
+}
+
+# leave_alike: undoes this; what still runs in it leaves it, too
+leave_alike() {
+	local pid
+	[[ -n ${FAIR_GROUP-} ]] || return 0
+	while read -r pid; do
+		echo "$pid" >"$FAIR_GROUP/../tasks"
+	done <"$FAIR_GROUP/tasks" 2>/dev/null
+	rmdir "$FAIR_GROUP"
+}
