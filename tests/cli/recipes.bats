@@ -260,6 +260,7 @@ run_example() {
 	fi
 }
 
+# bats test_tags=more
 @test "manual pages: every example works as it is rendered" {
 	local page file n count=0
 	need groff
@@ -654,6 +655,7 @@ fetches() {
 	"$DLOCK" release production "$token"
 }
 
+# bats test_tags=more
 @test "GitHub Actions recipe" {
 	local step steps
 	stub deploy.sh
@@ -740,6 +742,7 @@ nightly() {
 	equal "$(tr '\n' ' ' <steps)" 'begins ends begins ends begins ends '
 }
 
+# bats test_tags=more
 @test "Nomad recipe" {
 	stub nightly-backup
 	block hcl periodic
@@ -753,6 +756,7 @@ nightly() {
 	nightly "$(sed -n 's/^ *kill_timeout *= "\(.*\)s"$/\1/p' block)" dlock "${WORDS[@]}"
 }
 
+# bats test_tags=more
 @test "Dockerfile: its instructions, its packages, and what it installs" {
 	local file=$TOP/docs/Dockerfile
 	not grep -vE '^(#.*|FROM debian:[0-9]+-slim( AS build)?|(RUN|COPY|ENTRYPOINT) .*|)$' "$file"
@@ -878,6 +882,7 @@ setting() {
 	sed -n "s/^$1=//p" block
 }
 
+# bats test_tags=more
 @test "systemd recipe" {
 	local n codes=
 	stub nightly-backup
@@ -915,6 +920,7 @@ unit_is_good() {
 	equal "$output" "" "systemd-analyze verify $1"
 }
 
+# bats test_tags=more
 @test "dlock-status.service and its timer: valid, and the file is replaced in one step" {
 	need promtool systemd-analyze
 	local prom=$T/dlock.prom path

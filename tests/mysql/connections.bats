@@ -208,13 +208,14 @@ after_it() {
 	equal "$status" 0 "$STRATEGY: the next holder ran beside the first ($(<"$NEXT_ERR"))"
 }
 
+# bats test_tags=deeper
 @test "a connection is cut: the next command starts when the first one is dead" {
 	local round mode
 	via_proxy
 	slow_to_die
 	for strategy in "${SESSIONS[@]}"; do
 		sharing "$strategy"
-		for round in 1 2 3; do
+		for round in $(long_or '1 2 3' 1); do
 			for mode in "${MODES[@]}"; do
 				on "$strategy" "$PROXY"
 				behind "${mode% *}" "${mode#* }"

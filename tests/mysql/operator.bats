@@ -81,6 +81,7 @@ load lease
 	hostile check -b "$uri"
 }
 
+# bats test_tags=more
 @test "a server that answers without rows: every command reports it" {
 	local command uri words
 	tool hostile_mysql.py record ok empty

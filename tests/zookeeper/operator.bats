@@ -133,6 +133,7 @@ take() {
 
 # ---- status, wait, break
 
+# bats test_tags=more
 @test "status lists hundreds of locks, and only those that are held or waited for" {
 	private_zookeeper
 	use "$P_URI" "$P_PORT"
