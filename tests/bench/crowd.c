@@ -2,7 +2,7 @@
 /*
  * crowd N SECONDS DIR STAMP IN_LINE REQUESTS LOCKER...
  *
- * One holder and N waiters on one lock, who come by the hundred. IN_LINE is a shell command
+ * One holder and N waiters on one lock, who come 25 at a time. IN_LINE is a shell command
  * that prints how many wait, REQUESTS one that prints how many requests the server has had.
  * Once all N wait, looks at them for SECONDS (0: not at all), then lets the holder's command
  * end and waits until all have had the lock, each for as long as true takes. Prints
@@ -15,7 +15,7 @@
 #include "bench.h"
 
 #define IN_LINE_SECONDS 120
-#define AT_ONCE 100
+#define AT_ONCE 25
 #define ALL_SECONDS 600
 
 struct usage {

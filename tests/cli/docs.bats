@@ -930,7 +930,7 @@ replica_online() {
 	offers_only bash_library "dlock run -b redis://h:1/0 name -- ls $T/some/" "$T/some/files"
 }
 
-# bats test_tags=deeper
+# bats test_tags=more
 @test "zsh completion" {
 	need zsh
 	drive zsh
@@ -938,7 +938,7 @@ replica_online() {
 	offers_only zsh "dlock run name -- ls $T/some/" files
 }
 
-# bats test_tags=deeper
+# bats test_tags=more
 @test "fish completion" {
 	need fish
 	drive fish
@@ -1029,9 +1029,13 @@ replica_online() {
 	cd "$T"
 }
 
-@test "docs/speed.md: its chart is that of its table" {
-	"$TOP/docs/pictures/charts" <"$TOP/docs/speed.md" | diff "$TOP/docs/pictures/ratios.svg" -
-	has_line "$TOP/docs/speed.md" '\(pictures/ratios\.svg\)'
+@test "docs/speed.md: its charts are those of its table" {
+	local picture
+	for picture in ratios waiters; do
+		"$TOP/docs/pictures/charts" "$picture" <"$TOP/docs/speed.md" |
+			diff "$TOP/docs/pictures/$picture.svg" -
+		has_line "$TOP/docs/speed.md" "\(pictures/$picture\.svg\)"
+	done
 }
 
 # bats test_tags=more
