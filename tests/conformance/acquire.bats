@@ -849,8 +849,8 @@ nests() {
 	nothing_left
 }
 
-# ended_hold TOKEN: with the token of a hold of $LOCK that has ended, nothing is acquired or run,
-# whatever else the environment says
+# ended_hold TOKEN [NAME]...: with the token of a hold of $LOCK that has ended, nothing is acquired or run,
+# whatever the environment says; DLOCK_NAME is each NAME, and then that of the lock
 ended_hold() {
 	local token=$1 name
 	for name in "${@:2}" "$LOCK"; do

@@ -212,3 +212,33 @@ outlives_password() {
 	[[ -e waited ]]
 	on_all acl deluser jobs
 }
+
+# ---- the clock of a server, which `clock` sets; the suite's server_seconds prints it
+
+# server_ahead SECONDS: it differs by that from this machine's
+server_ahead() {
+	local seconds
+	seconds=$(server_seconds)
+	((seconds - EPOCHSECONDS > $1 - 60 && seconds - EPOCHSECONDS < $1 + 60))
+}
+
+# outlives_jumps: when the clock jumps ahead the lock is lost; when it jumps back the hold stands, and
+# excludes others, and fences grow
+outlives_jumps() {
+	local jump fence
+	hold -t 3s --
+	fence=$FENCE
+	clock +3600
+	wait_until 2 server_ahead 3600
+	lost
+	for jump in +0 -3600; do
+		hold -n -t 4s --
+		((FENCE > fence)) || fail "fence $FENCE after $fence"
+		fence=$FENCE
+		clock "$jump"
+		wait_until 2 server_ahead "$jump"
+		holds_for 4000 alive "$COMMAND"
+		run -124 "$DLOCK" run -n "$LOCK" -- true
+		release
+	done
+}

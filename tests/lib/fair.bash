@@ -2,8 +2,8 @@
 # shellcheck shell=bash
 #
 # Outside of cgroups the kernel gives each session the same share of the processor (sched(7), autogroup):
-# the keeper of each dlock, which has a session, as much as all servers and tests together. Servers
-# then miss the times that tests allow, which have a machine of their own elsewhere.
+# the keeper of each dlock, which has a session, as much as all servers and tests together. Servers,
+# which have a machine of their own elsewhere, then miss the times that tests allow.
 
 # share_alike: moves this shell, with what it starts, into a cgroup, where each process has its share; if
 # that is not possible, it stays where it is

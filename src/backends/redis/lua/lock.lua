@@ -124,7 +124,7 @@ local function acquire(ms, wanted, text, queued_at, least, enqueues)
   if in_order and first then call() end
   local hold = first_hold() or {'', 'x', -1}
   local _, since, its_text = holder(hold[1])
-  -- A release that wakes nobody
+  -- The release of such a holder wakes nobody.
   local foreign = kind ~= 'none' and (not since or string.find(its_text, '&mute=1$'))
   return {0, hold[3], ahead, digits(came), foreign and 1 or 0, redis.sha1hex(hold[1]),
           ms_since(since), tonumber(string.match(its_text or '', '^ttl=(%d+)') or '0')}
