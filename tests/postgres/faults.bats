@@ -199,6 +199,32 @@ later_than() {
 	equal "$status" 0
 }
 
+stranger_sleeps() {
+	[[ $(pg "SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'PgSleep'") == 1 ]]
+}
+
+none_waits() {
+	[[ $(pg "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'") == 0 ]]
+}
+
+# bats test_tags=more
+@test "a client that gives up while a stranger has the row leaves nothing waiting for it in the server" {
+	private_postgres
+	SERVER=$P_DIR DLOCK_BACKEND=$P_URI
+	"$DLOCK" run "$LOCK" -- true
+	start env PGPASSWORD=s3cret psql -X -q -h 127.0.0.1 -p "$P_PORT" -U dlock \
+		-c 'BEGIN; SELECT FROM dlock_names FOR UPDATE; SELECT pg_sleep(60)' dlock
+	local stranger=$PID
+	wait_until 10 stranger_sleeps
+	start "$DLOCK" run -n -b "$P_URI?timeout=1s" "$LOCK" -- true
+	wait_until 5 not none_waits
+	join "$PID" 10
+	equal "$status" 122
+	wait_until 3 none_waits
+	kill "$stranger"
+	pg "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE query LIKE '%sleep(60)'" >ended
+}
+
 # is_full: no stranger is about to connect, or to be refused, and nobody else can connect
 is_full() {
 	local stranger alive=0
