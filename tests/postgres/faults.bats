@@ -231,8 +231,9 @@ is_full() {
 	for stranger in "${strangers[@]}"; do
 		! alive "$stranger" || ((++alive))
 	done
-	[[ $(pg "SELECT count(*) FROM pg_stat_activity WHERE query LIKE '%sleep(60)' AND pid <> pg_backend_pid()") == "$alive" ]] &&
-		! PGPASSWORD=s3cret psql -X -q -h 127.0.0.1 -p "$P_PORT" -U dlock -c 'SELECT 1' dlock >full 2>&1
+	[[ $(pg "SELECT count(*) FROM pg_stat_activity WHERE query LIKE '%sleep(60)'
+		AND pid <> pg_backend_pid()") == "$alive" ]] || return
+	! PGPASSWORD=s3cret psql -X -q -h 127.0.0.1 -p "$P_PORT" -U dlock -c 'SELECT 1' dlock >full 2>&1
 }
 
 @test "a COMMIT that no standby has is no lock, whatever limit of time the role has" {
