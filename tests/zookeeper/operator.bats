@@ -362,3 +362,21 @@ check() {
 	echo wrong >secret
 	run -122 "$DLOCK" run -b "zk://joe@127.0.0.1:$ZK_PORT/file-$LOCK?password-file=$T/secret" "$LOCK" -- true
 }
+
+@test "the password changes, in its file and the permissions: a holder logs in with the new one" {
+	local node hash
+	hash=$(printf joe:new | openssl sha1 -binary | base64)
+	(umask 077 && echo old >secret)
+	zk_proxy
+	hold -t 6s -b "${PROXY/127/joe@127}/rotated-$LOCK?password-file=$T/secret" --
+	echo new >secret
+	for node in $(zn_as joe:old tree "/rotated-$LOCK") "/rotated-$LOCK"; do
+		zn_as joe:old protect "$node" rwcda "digest:joe:$hash"
+	done
+	proxy cut
+	holds_for 6500 alive "$COMMAND"
+	release
+	equal "$(<"$ERR")" ''
+	run -0 zn_as joe:new ls "/rotated-$LOCK/$LOCK"
+	equal "$output" ''
+}

@@ -70,6 +70,7 @@ static void on_session(zhandle_t *handle, int type, int state, const char *path,
 static void take_state(struct zk_conn *conn, int state)
 {
 	conn->state = state;
+	conn->introduced = false;
 	/*
 	 * Contacts over the last connection prove nothing about this one. But they came before it,
 	 * while the library's report of the connection's end may come after it.
@@ -299,20 +300,25 @@ void zk_conn_finish(struct zk_conn *conn)
 }
 
 /*
- * Give the user to the library, which sends it to each later server itself. It takes none between
- * two servers. Returns false if it did not.
+ * Give the user to the library, which sends it to each later server itself, but not a new password.
+ * It takes none between two servers. Returns false if it did not.
  */
-static bool add_auth(struct zk_conn *conn)
+static bool introduce(struct zk_conn *conn)
 {
-	char *password = uri_renew_password(conn->password_file);
+	char *password = uri_renew_password(conn->password_file), *auth;
 
-	if (password) {
-		memory_free_secret(conn->auth);
-		conn->auth = memory_format("%s:%s", conn->user, password);
-	}
+	auth = password ? memory_format("%s:%s", conn->user, password) : memory_copy(conn->auth);
 	memory_free_secret(password);
-	return !conn->auth || !zoo_add_auth(conn->handle, "digest", conn->auth,
-					    (int)strlen(conn->auth), NULL, NULL);
+	conn->introduced = !auth || (conn->session && !strcmp(auth, conn->auth)) ||
+			   !zoo_add_auth(conn->handle, "digest", auth, (int)strlen(auth), NULL,
+					 NULL);
+	if (conn->introduced) {
+		memory_free_secret(conn->auth);
+		conn->auth = auth;
+	} else {
+		memory_free_secret(auth);
+	}
+	return conn->introduced;
 }
 
 /* Can there be no session any more? */
@@ -343,7 +349,7 @@ static enum zk_end await_session(struct zk_conn *conn, struct error *err)
 	slice_end_ms = now + slice_ms;
 	for (;;) {
 		zk_conn_take_news(conn);
-		if (conn->state == ZOO_CONNECTED_STATE && (conn->session || add_auth(conn)))
+		if (conn->state == ZOO_CONNECTED_STATE && (conn->introduced || introduce(conn)))
 			break;
 		end = check_state(conn, err);
 		if (end)

@@ -66,13 +66,14 @@ struct zk_conn {
 	const char *label;		/* of the servers, for messages */
 	char *auth;			/* "user:password"; NULL: none */
 	char *user;			/* for messages */
-	const char *password_file;	/* read for each session; NULL: none */
+	const char *password_file;	/* read for each connection; NULL: none */
 	int news[2];			/* the pipe: its end to read from, and to write to */
 	int ready_fd;			/* always readable */
 
 	/* ---- used by the main thread alone, as all but zk_conn_report() */
 	zhandle_t *handle;
 	int state;			/* ZOO_..._STATE, 0: connecting */
+	bool introduced;		/* the server of this connection knows the user */
 	int64_t session;		/* its number; 0: this handle was never connected */
 	int64_t ttl_ms;			/* granted */
 	int64_t deadline_ms;		/* of the operation under way */
