@@ -354,3 +354,17 @@ prepare() {
 	refused 'TLS' "etcd://127.0.0.1:$P_PORT"
 	refused 'TLS' "etcds://127.0.0.1:$ETCD_SERVER_PORT?insecure=yes"
 }
+
+# bats test_tags=more
+@test "TLS: certificates change, in their files and the server: a holder connects with the new ones" {
+	redis_certificates "$T/tls"
+	SCHEME=https private_etcd --cert-file tls/server.pem --key-file tls/server.key
+	start_proxy "$P_PORT"
+	cp tls/ca.pem mine.pem
+	hold -t 4s -b "etcds://127.0.0.1:$TOOL_PORT?ca=$T/mine.pem" --
+	cp tls/other.pem mine.pem
+	certificate "$T/tls" server other IP:127.0.0.1
+	proxy cut
+	holds_for 4500 alive "$COMMAND"
+	release
+}

@@ -221,6 +221,22 @@ tls_mysql() {
 }
 
 # bats test_tags=more
+@test "TLS: certificates change, in their files and the server: a holder connects with the new ones" {
+	certificates 127.0.0.2
+	tls_mysql
+	cp tls/ca.crt mine.crt
+	hold -t 4s -b "$P_URI?ssl-ca=$T/mine.crt" --
+	openssl x509 -req -in tls/server.csr -CA tls/other.crt -CAkey tls/other.key -CAcreateserial -days 2 \
+		-out tls/server.crt -extfile <(echo subjectAltName=IP:127.0.0.2) 2>log
+	cp tls/other.crt mine.crt
+	cp tls/other.crt tls/ca.crt
+	pmy 'FLUSH SSL'
+	pmy "$(pmy "SELECT CONCAT('KILL ', ID) FROM information_schema.PROCESSLIST WHERE USER = 'dlock'")"
+	holds_for 4500 alive "$COMMAND"
+	release
+}
+
+# bats test_tags=more
 @test "TLS: waiting, renewing, frozen servers" {
 	certificates 127.0.0.2
 	tls_mysql --require-secure-transport=1

@@ -62,6 +62,11 @@ load postgres
 	refused 'wrong user or password|no password' "postgresql://dlock@127.0.0.1:$port/dlock"
 }
 
+# tls_connections N: so many clients use TLS at the private server
+tls_connections() {
+	[[ $(SERVER=$P_DIR pg 'SELECT count(*) FROM pg_stat_ssl WHERE ssl') == "$1" ]]
+}
+
 @test "TLS: encrypted, the authority and the host verified, client certificates, md5 and SCRAM" {
 	local uri ca=$T/tls/ca.pem
 	redis_certificates "$T/tls"
@@ -94,10 +99,17 @@ load postgres
 	run --separate-stderr -0 "$DLOCK" run -n -b "$uri?sslrootcert=$ca&sslcert=$T/tls/client.pem&sslkey=$T/tls/client.key" "$LOCK" -- true
 	"$DLOCK" check -b "$P_URI?sslrootcert=$ca" >found || [[ $? == 1 ]]
 	has_line found '^ok +transport +encrypted'
-	# It waits, renews and is woken as without TLS.
-	DLOCK_BACKEND="$P_URI?sslrootcert=$ca"
+	# It waits, renews and is woken as without TLS, and with another certificate once it connects again.
+	cp "$ca" mine.pem
+	DLOCK_BACKEND="$P_URI?sslrootcert=$T/mine.pem"
 	hold -t 2s --
 	contend "$COMMAND"
+	wait_until 5 tls_connections 2
+	cp tls/other.pem mine.pem
+	certificate "$T/tls" server other IP:127.0.0.1
+	cp tls/server.pem tls/server.key "$P_DIR/data/"
+	SERVER=$P_DIR pg "SELECT pg_reload_conf(); SELECT pg_sleep(0.3);
+		SELECT pg_terminate_backend(pid) FROM pg_stat_ssl WHERE ssl" >ended
 	holds_for 2500 alive "$COMMAND"
 	release
 	met_nobody

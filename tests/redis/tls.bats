@@ -30,6 +30,17 @@ shows() {
 	equal "$(redis_at "$1" config set tls-cert-file "$CERTS/$2.pem" tls-key-file "$CERTS/$2.key")" OK
 }
 
+# replace_certificates AUTHORITY CLIENT: what is in ./ca.pem, ./mine.pem and ./mine.key
+replace_certificates() {
+	cp "$CERTS/$1.pem" ca.pem
+	cp "$CERTS/$2.pem" mine.pem
+	cp "$CERTS/$2.key" mine.key
+}
+
+private_waits() {
+	[[ $(redis_at "$P_DIR" client list type pubsub) == *addr=* ]]
+}
+
 # without_tls_params URI: dlock does not take parameters of TLS without tls=yes
 without_tls_params() {
 	run --separate-stderr -125 "$DLOCK" run -b "$1?ca=$CERTS/ca.pem" "$LOCK" -- touch ran
@@ -224,6 +235,24 @@ testify_tls() {
 		refused 'rejects the certificate of \?cert=' "$DLOCK_BACKEND&cert=$CERTS/stranger.pem&key=$CERTS/stranger.key"
 	done
 	only_fences
+}
+
+@test "certificates change, in their files and the server: a holder and a waiter connect with the new ones" {
+	private_tls --tls-auth-clients yes
+	certificate "$CERTS" renewed other IP:127.0.0.1
+	replace_certificates ca client
+	hold -t 4s -b "rediss://$P_PLACE?ca=$T/ca.pem&cert=$T/mine.pem&key=$T/mine.key" --
+	start "$DLOCK" run -b "rediss://$P_PLACE?ca=$T/ca.pem&cert=$T/mine.pem&key=$T/mine.key" "$LOCK" -- true
+	wait_until 5 private_waits
+	replace_certificates other stranger
+	equal "$(redis_at "$P_DIR" config set tls-cert-file "$CERTS/renewed.pem" tls-key-file "$CERTS/renewed.key" \
+		tls-ca-cert-file "$CERTS/other.pem")" OK
+	redis_at "$P_DIR" client kill type normal
+	redis_at "$P_DIR" client kill type pubsub
+	holds_for 4500 alive "$COMMAND"
+	release
+	join "$PID" 5
+	equal "$status" 0
 }
 
 # [17]

@@ -541,13 +541,13 @@ in_contact() {
 	nothing_left
 }
 
-@test "server gone before a client knows that it is in the queue: 122 at once, and nothing is left" {
+@test "server gone before a client knows that it is in the queue: 122 in time, and nothing is left" {
 	private_zookeeper
 	use "$P_URI" "$P_PORT"
 	hold -t 60s --
 	zk_proxy "$P_PORT"
 	proxy drop-on -lock-
-	wait_in_line 1 -t 4s -b "$PROXY?timeout=9s" -- touch ran
+	wait_in_line 1 -t 4s -b "$PROXY?timeout=9s&connect-timeout=2s" -- touch ran
 	server_stop "$P_DIR"
 	join "$PID" 5
 	equal "$status" 122

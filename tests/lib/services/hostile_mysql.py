@@ -7,7 +7,7 @@
                                         gets to RECORD
     hostile_mysql.py RECORD ok HOW              lets everybody in, and answers each request as HOW says:
         drip        a byte a second
-        giant       a packet of 4 GB, as fast as it can
+        giant       a packet of 4 GB
         results     results without an end
         columns     columns of one result without an end
         rows        rows of one result without an end
@@ -79,8 +79,10 @@ def attack(peer, how):
     data = block(how, {"columns": 2, "rows": 4}.get(how, 1))
     if how == "results":
         data *= 1000
+    # As fast as a gigabit network. The client library keeps what comes before dlock cuts it off.
     while True:
         peer.sendall(data)
+        time.sleep(len(data) / 125e6)
 
 
 def receive(peer, record):
