@@ -19,7 +19,8 @@ ssize_t send(int fd, const void *data, size_t size, int flags)
 	char *slower;
 	ssize_t sent;
 
-	if (done || size < at || size > 65535 - more || memcmp(packet + head, begin, at - head) != 0)
+	if (done || size < at || size > 65535 - more ||
+	    memcmp(packet + head, begin, at - head) != 0)
 		return sendto(fd, data, size, flags, NULL, 0);
 	done = true;
 	slower = malloc(size + more);
