@@ -67,7 +67,7 @@ static enum zk_end watch_entries(struct zk_backend *zk, const struct zk_entry *e
 
 	for (size_t i = 0; i < count; i++) {
 		zk_node_path(zk->own.directory, entries[first + (ptrdiff_t)i].name, path);
-		calls[i] = zk_list(&zk->conn, path, ZK_WATCH_BLOCKER);
+		calls[i] = zk_list(&zk->conn, path, &zk->own.stale);
 	}
 	zk_conn_wait(&zk->conn);
 	for (size_t i = 0; i < count; i++) {
@@ -109,7 +109,7 @@ static enum zk_end read_queue(struct zk_backend *zk, struct zk_call *names,
 /* Have a contact while we wait: is our entry still there? */
 static enum zk_end contact_server(struct zk_backend *zk, struct error *err)
 {
-	struct zk_call *own = zk_list(&zk->conn, zk->own.at.node, ZK_UNWATCHED);
+	struct zk_call *own = zk_list(&zk->conn, zk->own.at.node, NULL);
 	const int rc = zk_call_wait(own);
 
 	schedule_contact(zk);
@@ -189,9 +189,9 @@ static enum zk_end enqueue(struct zk_backend *zk, const struct request *request,
 	zk_record_write(data, NULL, own->taken_ms, request->text);
 	own->stale = false;
 	own->sent_ms = clock_boot_ms();
-	before = zk_get(&zk->conn, own->directory, ZK_UNWATCHED);
+	before = zk_get(&zk->conn, own->directory, NULL);
 	created = zk_create_pair(&zk->conn, &pair, data);
-	names = zk_list(&zk->conn, own->directory, ZK_UNWATCHED);
+	names = zk_list(&zk->conn, own->directory, NULL);
 	rc = zk_call_wait(created);
 	if (rc == ZOK)
 		rc = names->rc;
@@ -261,7 +261,7 @@ static enum zk_end send_try(struct zk_backend *zk, const struct request *request
 		set = zk_prove_pair(&zk->conn, &own->at, data);
 	}
 	if (list)
-		names = zk_list(&zk->conn, own->directory, ZK_UNWATCHED);
+		names = zk_list(&zk->conn, own->directory, NULL);
 	zk_conn_wait(&zk->conn);
 	if (set)
 		end = take_claim(zk, set, err);
@@ -314,29 +314,27 @@ static enum zk_end remove_other(struct zk_backend *zk, const struct Stat *stat,
 }
 
 /* Take the results of making (rc) and reading the node. */
-static enum zk_end take_replies(struct zk_backend *zk, int rc, const struct zk_call *data,
+static enum zk_end take_replies(struct zk_backend *zk, int rc, const struct zk_call *node,
 				struct error *err)
 {
 	const bool exists = rc == ZOK || rc == ZNODEEXISTS;
 	struct zk_own *own = &zk->own;
-	struct zk_record record;
 	enum zk_end end = ZK_DONE;
 
 	if (rc == ZNONODE)
 		end = zk_make_directory(zk, zk->root, ZOO_PERSISTENT, err);
 	if (exists)
-		rc = data->rc;
+		rc = node->rc;
 	if (end || rc == ZNONODE)
 		return end ? end : zk_report_changed(&zk->conn, zk->own.directory, err);
 	if (rc != ZOK)
 		return zk_call_error(&zk->conn, rc, exists ? "read" : "create", own->directory,
 				     err);
-	if (!data->stat.ephemeralOwner)
-		return remove_other(zk, &data->stat, err);
-	zk_record_read(&record, data->text, own->uuid);
+	if (!node->stat.ephemeralOwner)
+		return remove_other(zk, &node->stat, err);
 	/* An earlier request, whose reply was lost, may have made it. */
-	own->blocked = !record.mine || data->stat.ephemeralOwner != zk->conn.session;
-	own->fence = (uint64_t)data->stat.czxid;
+	own->blocked = node->stat.ephemeralOwner != zk->conn.session;
+	own->fence = (uint64_t)node->stat.czxid;
 	return ZK_DONE;
 }
 
@@ -345,7 +343,7 @@ static enum zk_end try_node(struct zk_backend *zk, const struct request *request
 {
 	struct zk_own *own = &zk->own;
 	enum zk_end end = zk_conn_open(&zk->conn, request->ttl_ms, err);
-	struct zk_call *created, *data;
+	struct zk_call *created, *node;
 	char text[ZK_RECORD_SIZE];
 
 	own->held = false;
@@ -354,10 +352,10 @@ static enum zk_end try_node(struct zk_backend *zk, const struct request *request
 	memcpy(own->at.node, own->directory, ZK_PATH_SIZE);
 	zk_record_write(text, own->uuid, 0, request->text);
 	own->sent_ms = clock_boot_ms();
-	own->watched = true;
+	own->unwatched = false;
 	created = zk_create(&zk->conn, own->directory, text, ZOO_EPHEMERAL);
-	data = zk_get(&zk->conn, own->directory, ZK_WATCH_OWN);
-	return take_replies(zk, zk_call_wait(created), data, err);
+	node = zk_get(&zk->conn, own->directory, &own->unwatched);
+	return take_replies(zk, zk_call_wait(created), node, err);
 }
 
 /* ---- both strategies ---- */
@@ -412,7 +410,9 @@ static enum outcome report_try(struct zk_backend *zk, const struct request *requ
 	}
 	own->held = true;
 	zk_grant(zk, grant);
-	if (!own->watched)
+	/* With strategy node, the request that found the node has set the watch. */
+	own->unwatched |= !zk->one_node;
+	if (own->unwatched)
 		grant->event_ms = clock_boot_ms() + WATCH_AFTER_MS;
 	return OUTCOME_HELD;
 }
@@ -441,17 +441,6 @@ enum outcome zk_acquire(struct backend *backend, const struct request *request, 
 
 /* ---- events ---- */
 
-void zk_watch_fired(struct zk_conn *conn, enum zk_watch watch)
-{
-	struct zk_own *own = &zk_from_backend(conn->backend)->own;
-
-	/* Set the watch again, even if a reply that is read later shows a false alarm. */
-	if (watch == ZK_WATCH_OWN)
-		own->watched = false;
-	else
-		own->stale = true;
-}
-
 int64_t zk_event(struct backend *backend)
 {
 	struct zk_backend *zk = zk_from_backend(backend);
@@ -467,14 +456,14 @@ int64_t zk_event(struct backend *backend)
 	 * What follows finds out whether the watch was set too late. With --no-renew that is a
 	 * verification, which sets none.
 	 */
-	if (!own->watched) {
-		own->watched = true;
+	if (own->unwatched) {
+		own->unwatched = false;
 		own->contact_ms = 0;
 		now = true;
 	}
 	if (clock_boot_ms() >= own->contact_ms) {
 		own->contact_ms = CLOCK_NEVER;
-		zk_list(&zk->conn, own->at.node, ZK_WATCH_OWN);
+		zk_list(&zk->conn, own->at.node, &own->unwatched);
 	}
 	return now ? 0 : CLOCK_NEVER;
 }

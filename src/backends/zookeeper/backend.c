@@ -95,7 +95,6 @@ static struct backend *open_backend(const struct uri *uri, struct error *err)
 	struct zk_backend *zk = memory_new(1, sizeof(*zk));
 
 	zk->base.session = true;
-	zk->conn.on_watch = zk_watch_fired;
 	if (zk_conn_init(&zk->conn, &zk->base, uri, err) || uri_check_params(uri, known, err) ||
 	    read_root(zk, uri, err) || read_strategy(zk, uri, err)) {
 		close_backend(&zk->base);
@@ -149,10 +148,10 @@ static enum zk_end prove_hold(struct zk_backend *zk, const struct request *reque
 		return end;
 	if (text)
 		zk_record_write(data, zk->one_node ? own->uuid : NULL, own->taken_ms, text);
-	own->watched = true;
+	own->unwatched = false;
 	own->sent_ms = clock_boot_ms();
 	proof = zk_prove_pair(&zk->conn, &own->at, text ? data : NULL);
-	node = zk_list(&zk->conn, own->at.node, ZK_WATCH_OWN);
+	node = zk_list(&zk->conn, own->at.node, &own->unwatched);
 	rc = zk_call_wait(proof);
 	end = end_of(zk, rc == ZOK ? node->rc : rc, "prove", err);
 	if (!end && node->stat.ephemeralOwner != zk->conn.session)

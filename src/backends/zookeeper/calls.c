@@ -82,7 +82,7 @@ static void on_watch(zhandle_t *handle, int type, int state, const char *path, v
 	/* Events of the session go to every watch; on_session() takes them. */
 	if (type != ZOO_SESSION_EVENT)
 		zk_conn_report((struct zk_conn *)zoo_get_context(handle),
-			       (struct zk_news){ .watch = (enum zk_watch)(uintptr_t)context });
+			       (struct zk_news){ .fired = context });
 }
 
 /* ---- requests ---- */
@@ -113,20 +113,20 @@ static const struct ACL_vector *choose_acl(const struct zk_conn *conn)
 	return conn->auth ? &ZOO_CREATOR_ALL_ACL : &ZOO_OPEN_ACL_UNSAFE;
 }
 
-struct zk_call *zk_get(struct zk_conn *conn, const char *path, enum zk_watch watch)
+struct zk_call *zk_get(struct zk_conn *conn, const char *path, bool *fired)
 {
 	struct zk_call *call = make_call(conn);
 
-	return finish_send(call, zoo_awget(conn->handle, path, watch ? on_watch : NULL,
-					   (void *)(uintptr_t)watch, on_data, call));
+	return finish_send(call, zoo_awget(conn->handle, path, fired ? on_watch : NULL, fired,
+					   on_data, call));
 }
 
-struct zk_call *zk_list(struct zk_conn *conn, const char *path, enum zk_watch watch)
+struct zk_call *zk_list(struct zk_conn *conn, const char *path, bool *fired)
 {
 	struct zk_call *call = make_call(conn);
 
-	return finish_send(call, zoo_awget_children2(conn->handle, path, watch ? on_watch : NULL,
-						     (void *)(uintptr_t)watch, on_names, call));
+	return finish_send(call, zoo_awget_children2(conn->handle, path, fired ? on_watch : NULL,
+						     fired, on_names, call));
 }
 
 struct zk_call *zk_create(struct zk_conn *conn, const char *path, const char *text, int mode)

@@ -19,9 +19,12 @@ struct zk_pair {
 	char shadow[ZK_PATH_SIZE];
 };
 
-/* The watch of zk_list() on a node without children fires at its end, not when its data change. */
-struct zk_call *zk_get(struct zk_conn *conn, const char *path, enum zk_watch watch);
-struct zk_call *zk_list(struct zk_conn *conn, const char *path, enum zk_watch watch);
+/*
+ * fired: a flag that the main thread sets when the node ends, or its data or the list change; NULL:
+ * no watch is set. The flag outlives the session.
+ */
+struct zk_call *zk_get(struct zk_conn *conn, const char *path, bool *fired);
+struct zk_call *zk_list(struct zk_conn *conn, const char *path, bool *fired);
 /* mode: ZOO_PERSISTENT ...; the ACL is that of the connection */
 struct zk_call *zk_create(struct zk_conn *conn, const char *path, const char *text, int mode);
 struct zk_call *zk_sync(struct zk_conn *conn, const char *path);

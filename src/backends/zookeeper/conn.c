@@ -114,9 +114,8 @@ void zk_conn_take_news(struct zk_conn *conn)
 			break;
 		if (news.call) {
 			take_answer(news.call, news.rc);
-		} else if (news.watch) {
-			conn->eventful = true;
-			conn->on_watch(conn, news.watch);
+		} else if (news.fired) {
+			*news.fired = conn->eventful = true;
 		} else if (news.state) {
 			take_state(conn, news.state);
 		}

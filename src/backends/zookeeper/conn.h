@@ -28,13 +28,6 @@ enum zk_end {
 /* The timeout of a session that only reads. */
 #define ZK_ASKING_MS 5000
 
-/* What a watch is set on. The watch is also the context of its callback. */
-enum zk_watch {
-	ZK_UNWATCHED,
-	ZK_WATCH_OWN,		/* our node */
-	ZK_WATCH_BLOCKER,	/* an entry that blocks ours */
-};
-
 /* A request and its answer. */
 struct zk_call {
 	struct zk_conn *conn;
@@ -48,11 +41,11 @@ struct zk_call {
 	zoo_op_result_t results[2];
 };
 
-/* What a thread of the library reports: one of call, watch and state. */
+/* What a thread of the library reports: one of call, fired and state. */
 struct zk_news {
 	struct zk_call *call;	/* it is answered */
 	int rc;			/* with this result */
-	enum zk_watch watch;	/* it has fired */
+	bool *fired;		/* the flag of a watch that has fired */
 	int state;		/* the session's new state, ZOO_..._STATE */
 };
 
@@ -61,7 +54,6 @@ struct zk_news {
 struct zk_conn {
 	/* ---- set up by zk_conn_init(), then unchanged */
 	struct backend *backend;	/* it has timeouts and cancel_fd */
-	void (*on_watch)(struct zk_conn *conn, enum zk_watch watch);	/* a watch has fired */
 	struct zk_servers servers;
 	const char *label;		/* of the servers, for messages */
 	char *auth;			/* "user:password"; NULL: none */
@@ -85,7 +77,7 @@ struct zk_conn {
 	void **memory;			/* of the operation */
 	size_t memory_count;
 	uint64_t foreign;		/* sockets that are not the library's: see list_sockets() */
-	/* on_watch() was called, or a connection has ended. Cleared by zk_event(). */
+	/* a watch has fired, or a connection has ended. Cleared by zk_event(). */
 	bool eventful;
 };
 

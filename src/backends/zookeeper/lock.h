@@ -20,7 +20,7 @@ struct zk_own {
 	/* Of a hold that was proven by a request sent at sent_ms (CLOCK_BOOTTIME); 0: none was. */
 	uint64_t fence;
 	int64_t sent_ms;
-	bool watched;			/* a watch on its end is set */
+	bool unwatched;			/* no watch on its end is set, or it has fired */
 	int64_t contact_ms;		/* CLOCK_BOOTTIME: send a request then, in any case */
 
 	bool blocked;			/* by the last reading, an entry before ours blocks it */
@@ -92,8 +92,6 @@ int zk_queue_delete(struct zk_conn *conn, const char *directory, const struct zk
 /* ---- acquire.c ---- */
 backend_grant_fn zk_acquire;
 int64_t zk_event(struct backend *backend);
-/* A watch has fired. */
-void zk_watch_fired(struct zk_conn *conn, enum zk_watch watch);
 /* End the session, and so all its nodes. */
 void zk_own_leave(struct zk_backend *zk);
 /* Fill *grant for a hold that was proven by a request sent at own.sent_ms. */

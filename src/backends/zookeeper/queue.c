@@ -22,7 +22,7 @@ enum zk_end zk_queue_read_nodes(struct zk_conn *conn, struct zk_queue *queue, pt
 
 	for (ptrdiff_t i = 0; i < count; i++) {
 		zk_node_path(queue->directory, entry[i].name, path);
-		entry[i].data = zk_get(conn, path, ZK_UNWATCHED);
+		entry[i].data = zk_get(conn, path, NULL);
 	}
 	zk_conn_wait(conn);
 	queue->count = 0;
@@ -65,7 +65,7 @@ enum zk_end zk_queue_fetch(struct zk_conn *conn, const char *directory, struct z
 			   struct error *err)
 {
 	struct zk_call *sync = zk_sync(conn, directory);
-	struct zk_call *names = zk_list(conn, directory, ZK_UNWATCHED);
+	struct zk_call *names = zk_list(conn, directory, NULL);
 	const int failed = zk_call_wait(sync);
 
 	return failed ? zk_call_error(conn, failed, "sync", directory, err)

@@ -143,7 +143,7 @@ static enum zk_end show_names(struct zk_backend *zk, struct rows *rows, struct e
 	component = root->text;
 	for (size_t i = 0; i < root->count; i++, component += strlen(component) + 1) {
 		zk_node_path(zk->root, component, path);
-		calls[i] = zk_list(&zk->conn, path, ZK_UNWATCHED);
+		calls[i] = zk_list(&zk->conn, path, NULL);
 	}
 	zk_conn_wait(&zk->conn);
 	for (size_t i = 0; i < root->count; i++)
