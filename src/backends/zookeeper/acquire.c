@@ -448,8 +448,8 @@ int64_t zk_event(struct backend *backend)
 	bool now;
 
 	zk_conn_take_news(&zk->conn);
-	now = zk->conn.eventful;
-	zk->conn.eventful = false;
+	now = backend->woken;
+	backend->woken = false;
 	if (!own->held)
 		return now ? 0 : own->contact_ms;
 	/*

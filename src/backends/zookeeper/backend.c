@@ -244,7 +244,7 @@ static enum outcome release_lock(struct backend *backend, const struct request *
 
 static int get_fd(struct backend *backend)
 {
-	return zk_conn_fd(&zk_from_backend(backend)->conn);
+	return zk_from_backend(backend)->conn.news[0];
 }
 
 static const struct backend_ops zookeeper_ops = {

@@ -11,7 +11,6 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/eventfd.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -76,7 +75,7 @@ static void take_state(struct zk_conn *conn, int state)
 	 * while the library's report of the connection's end may come after it.
 	 */
 	if (state != ZOO_CONNECTED_STATE)
-		conn->eventful = true;
+		conn->backend->woken = true;
 	else if (conn->contacts[0] > conn->started_ms)
 		conn->started_ms = conn->contacts[0];
 }
@@ -115,7 +114,7 @@ void zk_conn_take_news(struct zk_conn *conn)
 		if (news.call) {
 			take_answer(news.call, news.rc);
 		} else if (news.fired) {
-			*news.fired = conn->eventful = true;
+			*news.fired = conn->backend->woken = true;
 		} else if (news.state) {
 			take_state(conn, news.state);
 		}
@@ -129,13 +128,6 @@ static int await_news(struct zk_conn *conn, int64_t until_ms, struct error *err)
 		return -1;
 	zk_conn_take_news(conn);
 	return 0;
-}
-
-int zk_conn_fd(struct zk_conn *conn)
-{
-	zk_conn_take_news(conn);
-	/* The library's threads may fill the pipe, so this thread writes nothing into it. */
-	return conn->eventful ? conn->ready_fd : conn->news[0];
 }
 
 /* ---- why there is no session ---- */
@@ -218,8 +210,7 @@ int zk_conn_init(struct zk_conn *conn, struct backend *backend, const struct uri
 	conn->backend = backend;
 	conn->label = conn->servers.label;
 	conn->news[0] = conn->news[1] = -1;
-	conn->ready_fd = eventfd(1, EFD_CLOEXEC);
-	if (pipe2(conn->news, O_CLOEXEC | O_NONBLOCK) || conn->ready_fd < 0)
+	if (pipe2(conn->news, O_CLOEXEC | O_NONBLOCK))
 		return error_set(err, ERROR_INTERNAL, errno, "pipe");
 	if (zk_servers_init(&conn->servers, backend, uri, err))
 		return -1;
@@ -282,7 +273,7 @@ void zk_conn_close(struct zk_conn *conn)
 	zk_conn_take_news(conn);
 	conn->state = conn->pending = 0;
 	conn->session = 0;
-	conn->eventful = false;
+	conn->backend->woken = false;
 }
 
 void zk_conn_finish(struct zk_conn *conn)
@@ -295,7 +286,6 @@ void zk_conn_finish(struct zk_conn *conn)
 	free(conn->user);
 	close(conn->news[0]);
 	close(conn->news[1]);
-	close(conn->ready_fd);
 }
 
 /*

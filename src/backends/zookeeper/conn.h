@@ -3,7 +3,7 @@
  * A session with ZooKeeper, over libzookeeper_mt, with deadlines. The library has threads of its
  * own and waits without limit. Here these threads only write news to a pipe. All else belongs to
  * the main thread, the only other thread of this process. It takes the news in their order while it
- * waits for replies, or when the engine finds zk_conn_fd() readable.
+ * waits for replies, or when the engine finds the pipe readable.
  *
  * The library connects to another server when a connection ends. It notices late that a server
  * drops packets or hangs, so conn.c then closes the library's connection.
@@ -60,7 +60,6 @@ struct zk_conn {
 	char *user;			/* for messages */
 	const char *password_file;	/* read for each connection; NULL: none */
 	int news[2];			/* the pipe: its end to read from, and to write to */
-	int ready_fd;			/* always readable */
 
 	/* ---- used by the main thread alone, as all but zk_conn_report() */
 	zhandle_t *handle;
@@ -77,8 +76,6 @@ struct zk_conn {
 	void **memory;			/* of the operation */
 	size_t memory_count;
 	uint64_t foreign;		/* sockets that are not the library's: see list_sockets() */
-	/* a watch has fired, or a connection has ended. Cleared by zk_event(). */
-	bool eventful;
 };
 
 /* Copies from uri. Returns 0, or -1 and sets *err. Call zk_conn_finish() in any case. */
@@ -110,12 +107,7 @@ void zk_conn_finish(struct zk_conn *conn);
 /* Wait for the answers of all calls, or until conn->why says why there are none. */
 void zk_conn_wait(struct zk_conn *conn);
 
-/*
- * The descriptor for the engine to poll. While conn->eventful is set it is readable, whichever call
- * has taken the news.
- */
-int zk_conn_fd(struct zk_conn *conn);
-/* Take all news that have come. */
+/* Take all news that have come. A watch that has fired, or a lost connection, wakes the backend. */
 void zk_conn_take_news(struct zk_conn *conn);
 
 /* For the library's threads. */
