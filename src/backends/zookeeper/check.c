@@ -23,7 +23,7 @@ static bool check_server(struct zk_backend *zk, const struct uri_host *host,
 	const char *line;
 	struct error err;
 
-	if (!zk_servers_ask(&zk->conn.servers, host, answer,
+	if (!zk_servers_ask(&zk->conn, host, 1, answer,
 			    clock_boot_ms() + zk->base.timeout_ms, &err)) {
 		findings_add(findings, FINDING_WARNING, "server", "repair it, or take it out of "
 			     "the URI", "%.230s", err.message);
@@ -40,17 +40,17 @@ static bool check_server(struct zk_backend *zk, const struct uri_host *host,
 
 static void check_ensemble(struct zk_backend *zk, struct findings *findings)
 {
-	const struct zk_servers *servers = &zk->conn.servers;
-	const bool few = servers->count < 3;
+	const struct zk_conn *conn = &zk->conn;
+	const bool few = conn->host_count < 3;
 	size_t serving = 0;
 
 	/* Servers answer `srvr` in clear text only. */
-	for (size_t i = 0; i < servers->count && !servers->tls; i++)
-		serving += check_server(zk, &servers->hosts[i], findings);
-	if (!servers->tls)
+	for (size_t i = 0; i < conn->host_count && !conn->tls; i++)
+		serving += check_server(zk, &conn->hosts[i], findings);
+	if (!conn->tls)
 		findings_add(findings, few ? FINDING_WARNING : FINDING_OK, "quorum", few
 			     ? "run three servers or more, and name them all" : NULL,
-			     "%zu of %zu servers in the URI serve", serving, servers->count);
+			     "%zu of %zu servers in the URI serve", serving, conn->host_count);
 }
 
 /* Find the longest session that the server grants. */
@@ -77,10 +77,10 @@ static void check_auth(const struct zk_backend *zk, struct findings *findings)
 	};
 	const char *far = NULL;
 
-	for (size_t i = 0; i < zk->conn.servers.count; i++)
-		if (!net_is_local(zk->conn.servers.hosts[i].name))
-			far = zk->conn.servers.hosts[i].name;
-	findings_add_transport(findings, far, zk->conn.servers.tls, true, zk->conn.auth);
+	for (size_t i = 0; i < zk->conn.host_count; i++)
+		if (!net_is_local(zk->conn.hosts[i].name))
+			far = zk->conn.hosts[i].name;
+	findings_add_transport(findings, far, zk->conn.tls, true, zk->conn.auth);
 	findings_add_rules(findings, rules, sizeof(rules) / sizeof(rules[0]));
 }
 

@@ -147,12 +147,9 @@ static enum zk_end end_of(const struct error *err)
 static enum zk_end explain_absence(struct zk_conn *conn, int64_t deadline_ms, struct error *err)
 {
 	const int64_t now = clock_boot_ms();
-	const struct zk_servers *servers = &conn->servers;
-	const struct uri_host *host;
 	char answer[ZK_ANSWER_SIZE];
 
-	host = zk_servers_find(servers, now + (deadline_ms - now) / 2, err);
-	if (!host || !zk_servers_ask(servers, host, answer, deadline_ms, err)) {
+	if (!zk_servers_ask(conn, conn->hosts, conn->host_count, answer, deadline_ms, err)) {
 		conn->refused_ms = 0;
 		return end_of(err);
 	}
@@ -208,18 +205,17 @@ int zk_conn_init(struct zk_conn *conn, struct backend *backend, const struct uri
 		 struct error *err)
 {
 	conn->backend = backend;
-	conn->label = conn->servers.label;
 	conn->news[0] = conn->news[1] = -1;
 	if (pipe2(conn->news, O_CLOEXEC | O_NONBLOCK))
 		return error_set(err, ERROR_INTERNAL, errno, "pipe");
-	if (zk_servers_init(&conn->servers, backend, uri, err))
+	if (zk_servers_init(conn, uri, err))
 		return -1;
 	if ((uri->user && uri->user[0]) != (uri->password != NULL))
 		return error_set(err, ERROR_USAGE, 0, "zookeeper: want both a user and a password, "
 				 "or neither");
 	if (uri->password)
 		conn->auth = memory_format("%s:%s", uri->user, uri->password);
-	conn->user = memory_copy(uri->user);
+	conn->user = uri->user;
 	conn->password_file = uri_param(uri, "password-file");
 	return 0;
 }
@@ -233,8 +229,7 @@ static int start_session(struct zk_conn *conn, int64_t longest_ms, struct error 
 	const int ttl_ms = (int)clock_earlier(longest_ms, INT_MAX / 4);
 	/* Otherwise the library looks up the user and the host, although nothing is logged. */
 	const int flags = ZOO_NO_LOG_CLIENTENV;
-	const char *tls = conn->servers.tls;
-	char *servers = zk_servers_resolve(&conn->servers, err);
+	char *servers = zk_servers_resolve(conn, err);
 	sigset_t all, before;
 
 	if (!servers)
@@ -249,8 +244,9 @@ static int start_session(struct zk_conn *conn, int64_t longest_ms, struct error 
 	/* The library's threads inherit the mask, and so get no signal. */
 	sigfillset(&all);
 	pthread_sigmask(SIG_SETMASK, &all, &before);
-	conn->handle = tls ? zookeeper_init_ssl(servers, tls, on_session, ttl_ms, NULL, conn, flags)
-			   : zookeeper_init(servers, on_session, ttl_ms, NULL, conn, flags);
+	conn->handle = conn->tls ? zookeeper_init_ssl(servers, conn->tls, on_session, ttl_ms,
+						      NULL, conn, flags)
+				 : zookeeper_init(servers, on_session, ttl_ms, NULL, conn, flags);
 	pthread_sigmask(SIG_SETMASK, &before, NULL);
 	free(servers);
 	if (!conn->handle)
@@ -281,9 +277,9 @@ void zk_conn_finish(struct zk_conn *conn)
 	zk_conn_close(conn);
 	zk_conn_free(conn);
 	free(conn->memory);
-	zk_servers_finish(&conn->servers);
+	free(conn->hosts);
+	free(conn->tls);
 	memory_free_secret(conn->auth);
-	free(conn->user);
 	close(conn->news[0]);
 	close(conn->news[1]);
 }
@@ -325,7 +321,7 @@ static enum zk_end check_state(const struct zk_conn *conn, struct error *err)
 static enum zk_end await_session(struct zk_conn *conn, struct error *err)
 {
 	int64_t now = clock_boot_ms(), look_ms = now + LOOK_MS;
-	const int64_t count = (int64_t)conn->servers.count;
+	const int64_t count = (int64_t)conn->host_count;
 	int64_t slice_ms, slice_end_ms, check_ms, end_ms, until_ms;
 	enum zk_end end;
 
@@ -346,7 +342,7 @@ static enum zk_end await_session(struct zk_conn *conn, struct error *err)
 		now = clock_boot_ms();
 		if (now >= check_ms)
 			return explain_absence(conn, end_ms, err);
-		if (now >= look_ms && !zk_servers_find(&conn->servers, now + LOOK_MS, err))
+		if (now >= look_ms && !zk_servers_listen(conn, now + LOOK_MS, err))
 			return end_of(err);
 		if (now >= look_ms)
 			look_ms = CLOCK_NEVER;

@@ -14,7 +14,18 @@
  */
 #pragma once
 
-#include "servers.h"
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <zookeeper/zookeeper.h>
+
+#include "base/error.h"
+#include "lock/backend.h"
+#include "lock/uri.h"
+
+/* Only in a library that was built with OpenSSL. */
+extern zhandle_t *zookeeper_init_ssl(const char *, const char *, watcher_fn, int,
+				     const clientid_t *, void *, int) __attribute__((weak));
 
 /* How an operation, or a step of one, has ended. All but ZK_DONE have set *err. */
 enum zk_end {
@@ -54,10 +65,12 @@ struct zk_news {
 struct zk_conn {
 	/* ---- set up by zk_conn_init(), then unchanged */
 	struct backend *backend;	/* it has timeouts and cancel_fd */
-	struct zk_servers servers;
-	const char *label;		/* of the servers, for messages */
+	struct uri_host *hosts;		/* with their ports; the uri owns the names */
+	size_t host_count;
+	char label[URI_LOCATION_SIZE];	/* of the servers, for messages */
+	char *tls;			/* "ca,cert,key,"; NULL: none */
 	char *auth;			/* "user:password"; NULL: none */
-	char *user;			/* for messages */
+	const char *user;		/* for messages */
 	const char *password_file;	/* read for each connection; NULL: none */
 	int news[2];			/* the pipe: its end to read from, and to write to */
 
@@ -78,7 +91,7 @@ struct zk_conn {
 	uint64_t foreign;		/* sockets that are not the library's: see list_sockets() */
 };
 
-/* Copies from uri. Returns 0, or -1 and sets *err. Call zk_conn_finish() in any case. */
+/* Keeps pointers into uri. Returns 0, or -1 and sets *err. Call zk_conn_finish() in any case. */
 int zk_conn_init(struct zk_conn *conn, struct backend *backend, const struct uri *uri,
 		 struct error *err);
 
@@ -133,3 +146,31 @@ int64_t zk_conn_lease(const struct zk_conn *conn, int64_t sent_ms);
 
 /* Report a session or a node that has ended, with a reason. Returns ZK_ENDED. */
 enum zk_end zk_report_ended(const struct zk_conn *conn, const char *what, struct error *err);
+
+/* ---- servers.c ---- */
+
+/* Read the servers of the URI, and ?ssl-ca=, cert= and key=. Returns 0, or -1 and sets *err. */
+int zk_servers_init(struct zk_conn *conn, const struct uri *uri, struct error *err);
+
+#define ZK_ANSWER_SIZE 2048
+
+/*
+ * Ask the first of count servers that listens for its version and role, in clear text. With TLS,
+ * only connect, and the answer is "". Returns true if the server serves; otherwise *err names the
+ * server, and what is wrong.
+ */
+bool zk_servers_ask(const struct zk_conn *conn, const struct uri_host *host, size_t count,
+		    char answer[static ZK_ANSWER_SIZE], int64_t deadline_ms, struct error *err);
+
+/*
+ * Does any server listen? One that does not answer until deadline_ms may. False and *err if none
+ * does, or if this was cancelled.
+ */
+bool zk_servers_listen(const struct zk_conn *conn, int64_t deadline_ms, struct error *err);
+
+/*
+ * Look up the hosts' addresses, once. The library gets numeric ones, because it would block to look
+ * up names between one server and the next. Returns a list, which the caller frees, or NULL and
+ * sets *err if none is found.
+ */
+char *zk_servers_resolve(const struct zk_conn *conn, struct error *err);

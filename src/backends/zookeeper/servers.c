@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* The servers of a URI: what is wrong with them, and their addresses: servers.h. */
-#include "servers.h"
+/* The servers of a URI: what is wrong with them, and their addresses: conn.h. */
+#include "conn.h"
 
 #include <netdb.h>
 #include <poll.h>
@@ -16,36 +16,6 @@
 
 #define DEFAULT_PORT 2181
 
-/* ---- what is wrong with a server ---- */
-
-/*
- * Connect to a server, and with answer ask it a question in clear text. With TLS the answer is "".
- * Returns 0, or -1 and sets *err.
- */
-static int ask_server(const struct zk_servers *servers, const struct uri_host *host, char *answer,
-		      int64_t deadline_ms, struct error *err)
-{
-	static const char word[] = "srvr\n";
-	const int cancel_fd = servers->backend->cancel_fd;
-	const int fd = net_connect(host->name, host->port, deadline_ms, cancel_fd, err);
-	int failed = fd < 0 ? -1 : 0;
-	size_t used = 0;
-	ssize_t n = -1;
-
-	if (!failed && answer && !servers->tls)
-		n = send(fd, word, strlen(word), MSG_NOSIGNAL);
-	while (answer && n > 0 && used < ZK_ANSWER_SIZE - 1) {
-		failed = net_wait(fd, POLLIN, deadline_ms, cancel_fd, err);
-		n = failed ? 0 : recv(fd, answer + used, ZK_ANSWER_SIZE - 1 - used, 0);
-		used += n > 0 ? (size_t)n : 0;
-	}
-	if (answer)
-		answer[used] = '\0';
-	if (fd >= 0)
-		close(fd);
-	return failed;
-}
-
 static void name_server(const struct uri_host *host, struct error *err)
 {
 	char label[URI_HOST_SIZE];
@@ -54,41 +24,69 @@ static void name_server(const struct uri_host *host, struct error *err)
 		     uri_host_text(host->name, host->port, label, sizeof(label)));
 }
 
-bool zk_servers_ask(const struct zk_servers *servers, const struct uri_host *host,
-		 char answer[static ZK_ANSWER_SIZE], int64_t deadline_ms, struct error *err)
-{
-	const char *wrong = NULL;
+/* ---- what is wrong with a server ---- */
 
-	if (!ask_server(servers, host, answer, deadline_ms, err)) {
-		if (strstr(answer, "not currently serving"))
-			wrong = "does not serve: it has no quorum";
-		else if (!servers->tls && !strstr(answer, "Mode:") && !strstr(answer, "whitelist"))
-			wrong = "is no ZooKeeper server, or takes no more connections";
-		if (!wrong)
-			return true;
-		error_set(err, ERROR_UNAVAILABLE, 0, "%s", wrong);
+/*
+ * Connect to the first of these servers that listens, which *host then is. Returns a descriptor, or
+ * -1 and sets *err to what is wrong with the first one.
+ */
+static int connect_first(const struct zk_conn *conn, const struct uri_host **host, size_t count,
+			 int64_t deadline_ms, struct error *err)
+{
+	const struct uri_host *hosts = *host;
+	struct error why = { .kind = ERROR_NONE };
+	int fd = -1;
+
+	for (size_t i = 0; i < count && fd < 0 && why.kind != ERROR_CANCELLED; i++) {
+		*host = &hosts[i];
+		fd = net_connect(hosts[i].name, hosts[i].port, deadline_ms,
+				 conn->backend->cancel_fd, &why);
+		if (fd < 0 && (!i || why.kind == ERROR_CANCELLED)) {
+			*err = why;
+			name_server(&hosts[i], err);
+		}
 	}
-	name_server(host, err);
-	return false;
+	return fd;
 }
 
-const struct uri_host *zk_servers_find(const struct zk_servers *servers, int64_t deadline_ms,
-				    struct error *err)
+bool zk_servers_listen(const struct zk_conn *conn, int64_t deadline_ms, struct error *err)
 {
-	struct error why;
+	const struct uri_host *host = conn->hosts;
+	const int fd = connect_first(conn, &host, conn->host_count, deadline_ms, err);
 
-	for (size_t i = 0; i < servers->count; i++) {
-		if (!ask_server(servers, &servers->hosts[i], NULL, deadline_ms, &why) ||
-		    (why.kind == ERROR_UNAVAILABLE && clock_boot_ms() >= deadline_ms))
-			return &servers->hosts[i];
-		if (i && why.kind != ERROR_CANCELLED)
-			continue;
-		*err = why;
-		name_server(&servers->hosts[i], err);
-		if (why.kind == ERROR_CANCELLED)
-			break;
+	if (fd >= 0)
+		close(fd);
+	return fd >= 0 || (err->kind == ERROR_UNAVAILABLE && clock_boot_ms() >= deadline_ms);
+}
+
+bool zk_servers_ask(const struct zk_conn *conn, const struct uri_host *host, size_t count,
+		    char answer[static ZK_ANSWER_SIZE], int64_t deadline_ms, struct error *err)
+{
+	static const char word[] = "srvr\n";
+	const int64_t now = clock_boot_ms();
+	const int fd = connect_first(conn, &host, count, now + (deadline_ms - now) / 2, err);
+	int failed = 0;
+	size_t used = 0;
+	ssize_t n;
+
+	if (fd < 0)
+		return false;
+	n = conn->tls ? 0 : send(fd, word, strlen(word), MSG_NOSIGNAL);
+	while (n > 0 && used < ZK_ANSWER_SIZE - 1) {
+		failed = net_wait(fd, POLLIN, deadline_ms, conn->backend->cancel_fd, err);
+		n = failed ? 0 : recv(fd, answer + used, ZK_ANSWER_SIZE - 1 - used, 0);
+		used += n > 0 ? (size_t)n : 0;
 	}
-	return NULL;
+	answer[used] = '\0';
+	close(fd);
+	if (!failed && strstr(answer, "not currently serving"))
+		failed = error_set(err, ERROR_UNAVAILABLE, 0, "does not serve: it has no quorum");
+	else if (!failed && !conn->tls && !strstr(answer, "Mode:") && !strstr(answer, "whitelist"))
+		failed = error_set(err, ERROR_UNAVAILABLE, 0, "is no ZooKeeper server, or takes "
+				   "no more connections");
+	if (failed)
+		name_server(host, err);
+	return !failed;
 }
 
 /* ---- addresses ---- */
@@ -107,13 +105,13 @@ static char *add_server(char *list, const struct net_address *address, uint16_t 
 	return longer;
 }
 
-char *zk_servers_resolve(const struct zk_servers *servers, struct error *err)
+char *zk_servers_resolve(const struct zk_conn *conn, struct error *err)
 {
 	struct net_address found[NET_ADDRESSES];
 	char *list = NULL;
 
-	for (size_t i = 0; i < servers->count; i++) {
-		const struct uri_host *host = &servers->hosts[i];
+	for (size_t i = 0; i < conn->host_count; i++) {
+		const struct uri_host *host = &conn->hosts[i];
 		const int count = net_resolve(host->name, host->port, found, err);
 
 		if (count < 0)
@@ -127,7 +125,7 @@ char *zk_servers_resolve(const struct zk_servers *servers, struct error *err)
 /* ---- the URI ---- */
 
 /* Convert ?ssl-ca=, cert= and key= to the library's form. */
-static int read_tls(struct zk_servers *servers, const struct uri *uri, struct error *err)
+static int read_tls(struct zk_conn *conn, const struct uri *uri, struct error *err)
 {
 	const char *ca = uri_param(uri, "ssl-ca"), *cert = uri_param(uri, "cert");
 	const char *key = uri_param(uri, "key");
@@ -140,31 +138,22 @@ static int read_tls(struct zk_servers *servers, const struct uri *uri, struct er
 				 "and key=, files without ',' in their names, and a libzookeeper "
 				 "with OpenSSL: this one has %s",
 				 zookeeper_init_ssl ? "it" : "none");
-	servers->tls = memory_format("%s,%s,%s,", ca, cert, key);
+	conn->tls = memory_format("%s,%s,%s,", ca, cert, key);
 	return 0;
 }
 
-int zk_servers_init(struct zk_servers *servers, const struct backend *backend,
-		    const struct uri *uri, struct error *err)
+int zk_servers_init(struct zk_conn *conn, const struct uri *uri, struct error *err)
 {
-	servers->backend = backend;
 	if (!uri->host_count)
 		return error_set(err, ERROR_USAGE, 0, "zookeeper: there is no host: write "
 				 "zookeeper://HOST[:PORT][,HOST...][/ROOT]");
-	servers->count = uri->host_count;
-	servers->hosts = memory_new(uri->host_count, sizeof(*servers->hosts));
+	conn->host_count = uri->host_count;
+	conn->hosts = memory_new(uri->host_count, sizeof(*conn->hosts));
 	for (size_t i = 0; i < uri->host_count; i++) {
-		servers->hosts[i].name = memory_copy(uri->hosts[i].name);
-		servers->hosts[i].port = uri->hosts[i].port ? uri->hosts[i].port : DEFAULT_PORT;
+		conn->hosts[i] = uri->hosts[i];
+		if (!conn->hosts[i].port)
+			conn->hosts[i].port = DEFAULT_PORT;
 	}
-	uri_location(uri, DEFAULT_PORT, servers->label);
-	return read_tls(servers, uri, err);
-}
-
-void zk_servers_finish(struct zk_servers *servers)
-{
-	for (size_t i = 0; i < servers->count; i++)
-		free(servers->hosts[i].name);
-	free(servers->hosts);
-	free(servers->tls);
+	uri_location(uri, DEFAULT_PORT, conn->label);
+	return read_tls(conn, uri, err);
 }
