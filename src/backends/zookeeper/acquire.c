@@ -29,9 +29,16 @@ void zk_own_leave(struct zk_backend *zk)
 	zk->own = (struct zk_own){ .held = false };
 }
 
-static enum zk_end report_gone(const struct zk_backend *zk, struct error *err)
+enum zk_end zk_own_await(const struct zk_backend *zk, struct zk_call *call, const char *what,
+			 struct error *err)
 {
-	return zk_report_ended(&zk->conn, "its entry in the queue was removed", err);
+	zk_conn_wait(call->conn);
+	/* Not every answer has a stat. A node of another session may have our uuid, or our path. */
+	if (call->rc == ZNONODE ||
+	    (call->stat.czxid && call->stat.ephemeralOwner != zk->conn.session))
+		return zk_report_ended(&zk->conn, "its node was removed", err);
+	return call->rc == ZOK ? ZK_DONE
+			       : zk_call_error(&zk->conn, call->rc, what, zk->own.at.node, err);
 }
 
 /* Delete our entry, and keep the session for the show() that follows. */
@@ -93,7 +100,7 @@ static enum zk_end read_queue(struct zk_backend *zk, struct zk_call *names,
 		return end;
 	me = zk_queue_find_uuid(&queue, own->uuid);
 	if (me < 0)
-		return report_gone(zk, err);
+		return zk_report_ended(&zk->conn, "its node was removed", err);
 	zk_queue_pair(own->directory, &queue.entries[me], &own->at);
 	schedule_contact(zk);
 	blocker = zk_entries_blocker(queue.entries, me);
@@ -104,18 +111,6 @@ static enum zk_end read_queue(struct zk_backend *zk, struct zk_call *names,
 		       ? watch_entries(zk, queue.entries,
 				       zk_entries_watched(queue.entries, me, blocker), blocker, err)
 		       : ZK_DONE;
-}
-
-/* Have a contact while we wait: is our entry still there? */
-static enum zk_end contact_server(struct zk_backend *zk, struct error *err)
-{
-	struct zk_call *own = zk_list(&zk->conn, zk->own.at.node, NULL);
-	const int rc = zk_call_wait(own);
-
-	schedule_contact(zk);
-	if (rc == ZNONODE)
-		return report_gone(zk, err);
-	return rc == ZOK ? ZK_DONE : zk_call_error(&zk->conn, rc, "read", zk->own.at.node, err);
 }
 
 /* ---- getting an entry ---- */
@@ -219,20 +214,6 @@ static enum zk_end ensure_entry(struct zk_backend *zk, const struct request *req
 
 /* ---- one try ---- */
 
-/* Take the reply to a claim. */
-static enum zk_end take_claim(struct zk_backend *zk, const struct zk_call *set,
-			      struct error *err)
-{
-	/* An entry of an older session has this uuid, too. */
-	if (set->rc == ZNONODE ||
-	    (set->rc == ZOK && set->stat.ephemeralOwner != zk->conn.session))
-		return report_gone(zk, err);
-	if (set->rc != ZOK)
-		return zk_call_error(&zk->conn, set->rc, "write", zk->own.at.node, err);
-	zk->own.fence = (uint64_t)set->stat.czxid;
-	return ZK_DONE;
-}
-
 /*
  * Claim the lock, which proves our entry by a write that a majority confirms, and read the queue if
  * it is stale, in one packet. We hold if no entry blocks ours. The order does not matter, because
@@ -264,7 +245,9 @@ static enum zk_end send_try(struct zk_backend *zk, const struct request *request
 		names = zk_list(&zk->conn, own->directory, NULL);
 	zk_conn_wait(&zk->conn);
 	if (set)
-		end = take_claim(zk, set, err);
+		end = zk_own_await(zk, set, "write", err);
+	if (set && !end)
+		own->fence = (uint64_t)set->stat.czxid;
 	if (!end && names)
 		return read_queue(zk, names, request, err);
 	own->stale |= list;
@@ -285,9 +268,11 @@ static enum zk_end try_queue(struct zk_backend *zk, const struct request *reques
 		end = ensure_entry(zk, request, err);
 	while (!end && (own->stale || (!own->blocked && !own->fence)))
 		end = send_try(zk, request, err);
-	if (!end && own->blocked && clock_boot_ms() >= own->contact_ms)
-		end = contact_server(zk, err);
-	return end;
+	if (end || !own->blocked || clock_boot_ms() < own->contact_ms)
+		return end;
+	/* Have a contact while we wait. */
+	schedule_contact(zk);
+	return zk_own_await(zk, zk_list(&zk->conn, own->at.node, NULL), "read", err);
 }
 
 /* ---- one try of strategy node ---- */

@@ -120,17 +120,6 @@ static int connect_session(struct backend *backend, const struct request *reques
 
 /* ---- renewing and releasing, by proof ---- */
 
-/* Take the result of a request about the node of a hold. */
-static enum zk_end end_of(const struct zk_backend *zk, int rc, const char *what,
-			  struct error *err)
-{
-	if (rc == ZOK)
-		return ZK_DONE;
-	if (rc == ZNONODE)
-		return zk_report_ended(&zk->conn, "its node was removed", err);
-	return zk_call_error(&zk->conn, rc, what, zk->own.at.node, err);
-}
-
 /*
  * Prove by a transaction, which a majority confirms, that both nodes are there and that our session
  * made them. Stores the text, if there is one.
@@ -142,7 +131,6 @@ static enum zk_end prove_hold(struct zk_backend *zk, const struct request *reque
 	struct zk_own *own = &zk->own;
 	char data[ZK_RECORD_SIZE];
 	struct zk_call *proof, *node;
-	int rc;
 
 	if (end)
 		return end;
@@ -152,11 +140,8 @@ static enum zk_end prove_hold(struct zk_backend *zk, const struct request *reque
 	own->sent_ms = clock_boot_ms();
 	proof = zk_prove_pair(&zk->conn, &own->at, text ? data : NULL);
 	node = zk_list(&zk->conn, own->at.node, &own->unwatched);
-	rc = zk_call_wait(proof);
-	end = end_of(zk, rc == ZOK ? node->rc : rc, "prove", err);
-	if (!end && node->stat.ephemeralOwner != zk->conn.session)
-		return zk_report_ended(&zk->conn, "its node belongs to another session", err);
-	return end;
+	end = zk_own_await(zk, proof, "prove", err);
+	return end ? end : zk_own_await(zk, node, "prove", err);
 }
 
 static enum outcome outcome_of(enum zk_end end)
@@ -197,8 +182,8 @@ static enum zk_end release_once(struct zk_backend *zk, const struct request *req
 	if (zk->one_node)
 		return prove_hold(zk, request, NULL, err);
 	end = zk_conn_open(&zk->conn, request->ttl_ms, err);
-	return end ? end : end_of(zk, zk_call_wait(zk_delete_pair(&zk->conn, &zk->own.at, -1)),
-				  "remove", err);
+	return end ? end : zk_own_await(zk, zk_delete_pair(&zk->conn, &zk->own.at, -1), "remove",
+					err);
 }
 
 /* A server that is being restarted gets all the time there is. */

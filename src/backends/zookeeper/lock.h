@@ -92,6 +92,12 @@ int zk_queue_delete(struct zk_conn *conn, const char *directory, const struct zk
 /* ---- acquire.c ---- */
 backend_grant_fn zk_acquire;
 int64_t zk_event(struct backend *backend);
+/*
+ * Wait for the answer to a request about our node. ZK_ENDED: the node has ended, as far as the
+ * answer says.
+ */
+enum zk_end zk_own_await(const struct zk_backend *zk, struct zk_call *call, const char *what,
+			 struct error *err);
 /* End the session, and so all its nodes. */
 void zk_own_leave(struct zk_backend *zk);
 /* Fill *grant for a hold that was proven by a request sent at own.sent_ms. */
