@@ -86,6 +86,13 @@ static enum zk_end watch_entries(struct zk_backend *zk, const struct zk_entry *e
 	return ZK_DONE;
 }
 
+/* List the queue. What ends from now on is reported, and makes it stale again. */
+static struct zk_call *list_queue(struct zk_backend *zk)
+{
+	zk->own.stale = false;
+	return zk_list(&zk->conn, zk->own.directory, NULL);
+}
+
 /* Take the reply to a list request, and watch the entries that block ours. */
 static enum zk_end read_queue(struct zk_backend *zk, struct zk_call *names,
 			      const struct request *request, struct error *err)
@@ -182,11 +189,10 @@ static enum zk_end enqueue(struct zk_backend *zk, const struct request *request,
 	zk_node_path(own->directory, prefix, pair.shadow);
 	own->taken_ms = 0;
 	zk_record_write(data, NULL, own->taken_ms, request->text);
-	own->stale = false;
 	own->sent_ms = clock_boot_ms();
 	before = zk_get(&zk->conn, own->directory, NULL);
 	created = zk_create_pair(&zk->conn, &pair, data);
-	names = zk_list(&zk->conn, own->directory, NULL);
+	names = list_queue(zk);
 	rc = zk_call_wait(created);
 	if (rc == ZOK)
 		rc = names->rc;
@@ -217,41 +223,27 @@ static enum zk_end ensure_entry(struct zk_backend *zk, const struct request *req
 /*
  * Claim the lock, which proves our entry by a write that a majority confirms, and read the queue if
  * it is stale, in one packet. We hold if no entry blocks ours. The order does not matter, because
- * entries before ours only go away. A slot claims only when nothing blocks it, because the end of
- * one holder wakes several of its waiters.
+ * entries before ours only go away.
  */
-static enum zk_end send_try(struct zk_backend *zk, const struct request *request,
-			    struct error *err)
+static enum zk_end claim_lock(struct zk_backend *zk, const struct request *request,
+			      struct error *err)
 {
 	struct zk_own *own = &zk->own;
-	const bool list = own->stale;
-	const bool claim = !own->blocked || request->mode != HOLD_SLOT;
-	struct zk_call *set = NULL, *names = NULL;
 	char data[ZK_RECORD_SIZE];
-	enum zk_end end = ZK_DONE;
+	struct zk_call *set, *names;
+	enum zk_end end;
 
-	if (claim && !zk_conn_fresh(&zk->conn, err))
+	if (!zk_conn_fresh(&zk->conn, err))
 		return ZK_AGAIN;
+	own->taken_ms = clock_wall_ms();
+	zk_record_write(data, NULL, own->taken_ms, request->text);
 	own->sent_ms = clock_boot_ms();
-	own->fence = 0;
-	/* What ends from now on is reported, and makes it stale again. */
-	own->stale = false;
-	if (claim) {
-		own->taken_ms = clock_wall_ms();
-		zk_record_write(data, NULL, own->taken_ms, request->text);
-		set = zk_prove_pair(&zk->conn, &own->at, data);
-	}
-	if (list)
-		names = zk_list(&zk->conn, own->directory, NULL);
-	zk_conn_wait(&zk->conn);
-	if (set)
-		end = zk_own_await(zk, set, "write", err);
-	if (set && !end)
-		own->fence = (uint64_t)set->stat.czxid;
-	if (!end && names)
-		return read_queue(zk, names, request, err);
-	own->stale |= list;
-	return end;
+	set = zk_prove_pair(&zk->conn, &own->at, data);
+	names = own->stale ? list_queue(zk) : NULL;
+	end = zk_own_await(zk, set, "write", err);
+	own->fence = (uint64_t)set->stat.czxid;
+	own->stale |= end && names;
+	return end || !names ? end : read_queue(zk, names, request, err);
 }
 
 /* Try to hold. After ZK_DONE we hold, or own.blocked says that we wait. */
@@ -266,8 +258,11 @@ static enum zk_end try_queue(struct zk_backend *zk, const struct request *reques
 	own->fence = 0;
 	if (!end)
 		end = ensure_entry(zk, request, err);
+	/* The end of one slot wakes several waiters, which read before they claim. */
 	while (!end && (own->stale || (!own->blocked && !own->fence)))
-		end = send_try(zk, request, err);
+		end = own->stale && request->mode == HOLD_SLOT
+			      ? read_queue(zk, list_queue(zk), request, err)
+			      : claim_lock(zk, request, err);
 	if (end || !own->blocked || clock_boot_ms() < own->contact_ms)
 		return end;
 	/* Have a contact while we wait. */

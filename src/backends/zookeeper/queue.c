@@ -42,14 +42,16 @@ enum zk_end zk_queue_read_nodes(struct zk_conn *conn, struct zk_queue *queue, pt
 enum zk_end zk_queue_read(struct zk_conn *conn, const char *directory, struct zk_call *names,
 			  struct zk_queue *queue, struct error *err)
 {
-	const char *name = names->text;
 	struct zk_entry entry;
+	const char *name;
 	enum zk_end end;
 
 	*queue = (struct zk_queue){ .directory = directory, .names = names };
+	zk_conn_wait(conn);
 	if (names->rc != ZOK && names->rc != ZNONODE)
 		return zk_call_error(conn, names->rc, "list", directory, err);
 	queue->entries = zk_conn_memory(conn, names->count, sizeof(*queue->entries));
+	name = names->text;
 	for (size_t i = 0; i < names->count; i++, name += strlen(name) + 1)
 		if (zk_entry_parse(&entry, name) && !entry.shadow)
 			queue->entries[queue->count++] = entry;
