@@ -41,14 +41,6 @@ enum zk_end zk_own_await(const struct zk_backend *zk, struct zk_call *call, cons
 			       : zk_call_error(&zk->conn, call->rc, what, zk->own.at.node, err);
 }
 
-/* Delete our entry, and keep the session for the show() that follows. */
-static void delete_own(struct zk_backend *zk)
-{
-	if (zk_call_wait(zk_delete_pair(&zk->conn, &zk->own.at, -1)) != ZOK)
-		zk_conn_close(&zk->conn);
-	zk->own = (struct zk_own){ .held = false };
-}
-
 /*
  * Set when the next request is due while we wait: a claim needs a contact that is not too old, see
  * zk_conn_lease().
@@ -251,13 +243,12 @@ static enum zk_end try_queue(struct zk_backend *zk, const struct request *reques
 			     struct error *err)
 {
 	struct zk_own *own = &zk->own;
-	enum zk_end end = zk_conn_open(&zk->conn, request->ttl_ms, err);
+	enum zk_end end;
 
 	/* A hold that was neither reported nor released is proven again. */
 	own->held = false;
 	own->fence = 0;
-	if (!end)
-		end = ensure_entry(zk, request, err);
+	end = ensure_entry(zk, request, err);
 	/* The end of one slot wakes several waiters, which read before they claim. */
 	while (!end && (own->stale || (!own->blocked && !own->fence)))
 		end = own->stale && request->mode == HOLD_SLOT
@@ -322,13 +313,12 @@ static enum zk_end try_node(struct zk_backend *zk, const struct request *request
 			    struct error *err)
 {
 	struct zk_own *own = &zk->own;
-	enum zk_end end = zk_conn_open(&zk->conn, request->ttl_ms, err);
 	struct zk_call *created, *node;
 	char text[ZK_RECORD_SIZE];
 
 	own->held = false;
-	if (end || !zk_conn_fresh(&zk->conn, err))
-		return end ? end : ZK_AGAIN;
+	if (!zk_conn_fresh(&zk->conn, err))
+		return ZK_AGAIN;
 	memcpy(own->at.node, own->directory, ZK_PATH_SIZE);
 	zk_record_write(text, own->uuid, 0, request->text);
 	own->sent_ms = clock_boot_ms();
@@ -351,25 +341,12 @@ void zk_grant(struct zk_backend *zk, struct grant *grant)
 static enum zk_end try_once(struct zk_backend *zk, const struct request *request,
 			    struct error *err)
 {
+	/* An entry ends with its session. */
+	if (zk->own.session != zk->conn.session)
+		zk->own = (struct zk_own){ .session = zk->conn.session };
 	zk_directory(zk, request->name, zk->own.directory);
 	zk_uuid(request->token, zk->own.uuid);
 	return zk->one_node ? try_node(zk, request, err) : try_queue(zk, request, err);
-}
-
-/*
- * The session has ended, and our entry with it, or the entry alone. The next try makes another one.
- * Returns whether it waited, which is reported before that.
- */
-static bool leave_ended(struct zk_backend *zk, struct error *err)
-{
-	const bool waited = zk->own.waits;
-	const struct error why = *err;
-
-	if (waited)
-		error_set(err, why.kind, 0, "%.400s while it waited: back in the queue, at its end",
-			  why.message);
-	zk_own_leave(zk);
-	return waited;
 }
 
 static enum outcome report_try(struct zk_backend *zk, const struct request *request,
@@ -384,8 +361,8 @@ static enum outcome report_try(struct zk_backend *zk, const struct request *requ
 		grant->retry_ms = own->contact_ms;
 		/* Without request->queue no entry is left. */
 		zk->done = !request->queue;
-		if (zk->done && !zk->one_node)
-			delete_own(zk);
+		if (zk->done)
+			zk_own_leave(zk);
 		return OUTCOME_BUSY;
 	}
 	own->held = true;
@@ -401,22 +378,22 @@ enum outcome zk_acquire(struct backend *backend, const struct request *request, 
 			struct error *err)
 {
 	struct zk_backend *zk = zk_from_backend(backend);
-	enum outcome outcome = OUTCOME_ERROR;
-	enum zk_end end;
+	const bool waited = zk->own.waits;
+	enum zk_end end = zk_conn_begin(&zk->conn, backend->connect_timeout_ms, request->ttl_ms);
+	struct error why;
 
-	zk_conn_begin(&zk->conn, backend->connect_timeout_ms);
-	do {
+	/* The end of a wait is reported, and the next acquire() makes another entry. */
+	while (zk_conn_try(&zk->conn, !waited, &end, err))
 		end = try_once(zk, request, err);
-		if (end == ZK_ENDED && leave_ended(zk, err))
-			break;
-	} while (zk_conn_again(&zk->conn, end, err));
-	if (!end)
-		outcome = report_try(zk, request, grant);
-	/* A usage error leaves no entry. */
-	else if (err->kind == ERROR_USAGE)
+	if (end == ZK_ENDED) {
 		zk_own_leave(zk);
+		why = *err;
+		if (waited)
+			error_set(err, why.kind, 0, "%.400s while it waited: back in the queue, at "
+				  "its end", why.message);
+	}
 	zk_conn_free(&zk->conn);
-	return outcome;
+	return end ? OUTCOME_ERROR : report_try(zk, request, grant);
 }
 
 /* ---- events ---- */

@@ -48,8 +48,6 @@
 #define DEFAULT_ROOT "/dlock"
 /* Leaves room in ZK_PATH_SIZE for a lock's name and a node's. */
 #define ROOT_MOST 300
-/* Between two attempts to connect. */
-#define PAUSE_MS 50
 
 static void close_backend(struct backend *backend)
 {
@@ -109,13 +107,9 @@ static int connect_session(struct backend *backend, const struct request *reques
 			   struct error *err)
 {
 	struct zk_backend *zk = zk_from_backend(backend);
-	enum zk_end end;
+	enum zk_end end = zk_conn_begin(&zk->conn, backend->connect_timeout_ms, request->ttl_ms);
 
-	zk_conn_begin(&zk->conn, backend->connect_timeout_ms);
-	do
-		end = zk_conn_open(&zk->conn, request->ttl_ms, err);
-	while (zk_conn_again(&zk->conn, end, err));
-	return end ? -1 : 0;
+	return zk_conn_try(&zk->conn, true, &end, err) ? 0 : -1;
 }
 
 /* ---- renewing and releasing, by proof ---- */
@@ -124,16 +118,13 @@ static int connect_session(struct backend *backend, const struct request *reques
  * Prove by a transaction, which a majority confirms, that both nodes are there and that our session
  * made them. Stores the text, if there is one.
  */
-static enum zk_end prove_hold(struct zk_backend *zk, const struct request *request,
-			      const char *text, struct error *err)
+static enum zk_end prove_hold(struct zk_backend *zk, const char *text, struct error *err)
 {
-	enum zk_end end = zk_conn_open(&zk->conn, request->ttl_ms, err);
 	struct zk_own *own = &zk->own;
 	char data[ZK_RECORD_SIZE];
 	struct zk_call *proof, *node;
+	enum zk_end end;
 
-	if (end)
-		return end;
 	if (text)
 		zk_record_write(data, zk->one_node ? own->uuid : NULL, own->taken_ms, text);
 	own->unwatched = false;
@@ -158,13 +149,14 @@ static enum outcome renew_hold(struct backend *backend, const struct request *re
 	if (!zk->own.held)
 		return OUTCOME_LOST;
 	/* A server that hangs must leave time to ask another one. */
-	zk_conn_begin(&zk->conn, clock_earlier(zk->base.timeout_ms, zk->conn.ttl_ms / 3));
-	do {
-		end = prove_hold(zk, request, zk->one_node ? NULL : request->text, err);
+	end = zk_conn_begin(&zk->conn, clock_earlier(zk->base.timeout_ms, zk->conn.ttl_ms / 3),
+			    request->ttl_ms);
+	while (zk_conn_try(&zk->conn, false, &end, err)) {
+		end = prove_hold(zk, zk->one_node ? NULL : request->text, err);
 		/* With strategy node, the path may have become that of another holder's node. */
 		if (!end && zk->one_node && request->text)
-			end = prove_hold(zk, request, request->text, err);
-	} while (end != ZK_ENDED && zk_conn_again(&zk->conn, end, err));
+			end = prove_hold(zk, request->text, err);
+	}
 	if (end)
 		return outcome_of(end);
 	zk_grant(zk, grant);
@@ -173,54 +165,30 @@ static enum outcome renew_hold(struct backend *backend, const struct request *re
 	return OUTCOME_HELD;
 }
 
-static enum zk_end release_once(struct zk_backend *zk, const struct request *request,
-				struct error *err)
-{
-	enum zk_end end;
-
-	/* The session's end removes it. A delete by path might remove the next holder's node. */
-	if (zk->one_node)
-		return prove_hold(zk, request, NULL, err);
-	end = zk_conn_open(&zk->conn, request->ttl_ms, err);
-	return end ? end : zk_own_await(zk, zk_delete_pair(&zk->conn, &zk->own.at, -1), "remove",
-					err);
-}
-
-/* A server that is being restarted gets all the time there is. */
-static bool try_again(struct zk_backend *zk, enum zk_end end, struct error *err)
-{
-	if (end == ZK_DOWN && clock_boot_ms() < zk->conn.deadline_ms - PAUSE_MS) {
-		poll(NULL, 0, PAUSE_MS);
-		end = ZK_AGAIN;
-	}
-	return end != ZK_ENDED && zk_conn_again(&zk->conn, end, err);
-}
-
-static enum outcome release_held(struct zk_backend *zk, const struct request *request,
-				 struct error *err)
-{
-	enum zk_end end = release_once(zk, request, err);
-
-	while (try_again(zk, end, err)) {
-		zk->base.resent = true;
-		end = release_once(zk, request, err);
-	}
-	return outcome_of(end);
-}
-
 static enum outcome release_lock(struct backend *backend, const struct request *request,
 				 struct error *err)
 {
 	struct zk_backend *zk = zk_from_backend(backend);
+	const struct zk_own *own = &zk->own;
+	enum zk_end end = zk_conn_begin(&zk->conn, zk->base.timeout_ms, request->ttl_ms);
 	enum outcome outcome = OUTCOME_LOST;
 	struct error ignored;
 
-	zk_conn_begin(&zk->conn, zk->base.timeout_ms);
-	if (zk->own.held)
-		outcome = release_held(zk, request, err);
-	/* An entry that waits, or whose fate is not known, ends with the session. */
-	else if (zk->own.at.node[0] || zk->own.maybe)
-		zk_conn_open(&zk->conn, request->ttl_ms, &ignored);
+	/*
+	 * An entry that waits, or whose fate is not known, ends with the session, which only a
+	 * connected client can end. But who gives up does not wait for a server that is down.
+	 */
+	if (!own->held && (own->at.node[0] || own->maybe))
+		zk_conn_try(&zk->conn, true, &end, &ignored);
+	while (own->held && zk_conn_try(&zk->conn, false, &end, err)) {
+		/* A delete by the path of strategy node might remove the next holder's node. */
+		end = zk->one_node ? prove_hold(zk, NULL, err)
+				   : zk_own_await(zk, zk_delete_pair(&zk->conn, &own->at, -1),
+						  "remove", err);
+		backend->resent |= end == ZK_AGAIN;
+	}
+	if (own->held)
+		outcome = outcome_of(end);
 	zk->done = outcome != OUTCOME_ERROR;
 	if (zk->done)
 		zk_own_leave(zk);

@@ -56,9 +56,10 @@ static void check_ensemble(struct zk_backend *zk, struct findings *findings)
 /* Find the longest session that the server grants. */
 static int check_session(struct zk_backend *zk, struct findings *findings, struct error *err)
 {
+	enum zk_end end = zk_conn_begin(&zk->conn, zk->base.connect_timeout_ms, LONG_TTL_MS);
 	bool shorter;
 
-	if (zk_conn_open(&zk->conn, LONG_TTL_MS, err))
+	if (!zk_conn_try(&zk->conn, true, &end, err))
 		return -1;
 	shorter = zk->conn.ttl_ms < BACKEND_TTL_MS;
 	findings_add(findings, shorter ? FINDING_WARNING : FINDING_OK, "session",
@@ -103,7 +104,6 @@ int zk_check(struct backend *backend, struct findings *findings, struct error *e
 {
 	struct zk_backend *zk = zk_from_backend(backend);
 
-	zk_conn_begin(&zk->conn, zk->base.connect_timeout_ms);
 	if (check_session(zk, findings, err) || check_ignored(zk, findings, err))
 		return -1;
 	check_auth(zk, findings);
@@ -155,11 +155,8 @@ int zk_setup(struct backend *backend, char **plan, struct error *err)
 		*plan = plan_root(zk->root);
 		return 0;
 	}
-	zk_conn_begin(&zk->conn, zk->base.connect_timeout_ms);
-	do {
-		end = zk_conn_open(&zk->conn, ZK_ASKING_MS, err);
-		if (!end)
-			end = zk_make_directory(zk, zk->root, ZOO_PERSISTENT, err);
-	} while (zk_conn_again(&zk->conn, end, err));
+	end = zk_conn_begin(&zk->conn, zk->base.connect_timeout_ms, ZK_ASKING_MS);
+	while (zk_conn_try(&zk->conn, true, &end, err))
+		end = zk_make_directory(zk, zk->root, ZOO_PERSISTENT, err);
 	return end ? -1 : 0;
 }

@@ -20,7 +20,10 @@
 #include "base/net.h"
 #include "lock/uri.h"
 
-/* If there is no session after this time, check once whether any server listens. */
+/*
+ * If there is no session after this time, check once whether any server listens. A session that
+ * must not be replaced has all the time there is, because a server may be being restarted.
+ */
 #define LOOK_MS 100
 /* Try the next server if the first has not opened the session after this. */
 #define SLICE_MOST_MS 1000
@@ -220,13 +223,13 @@ int zk_conn_init(struct zk_conn *conn, struct backend *backend, const struct uri
 	return 0;
 }
 
-static int start_session(struct zk_conn *conn, int64_t longest_ms, struct error *err)
+static int start_session(struct zk_conn *conn, struct error *err)
 {
 	/*
 	 * The library multiplies this by 2. The server usually grants less (maxSessionTimeout), and
 	 * the lease follows from what it grants.
 	 */
-	const int ttl_ms = (int)clock_earlier(longest_ms, INT_MAX / 4);
+	const int ttl_ms = (int)clock_earlier(conn->asked_ms, INT_MAX / 4);
 	/* Otherwise the library looks up the user and the host, although nothing is logged. */
 	const int flags = ZOO_NO_LOG_CLIENTENV;
 	char *servers = zk_servers_resolve(conn, err);
@@ -318,9 +321,9 @@ static enum zk_end check_state(const struct zk_conn *conn, struct error *err)
 }
 
 /* Wait until there is a session. */
-static enum zk_end await_session(struct zk_conn *conn, struct error *err)
+static enum zk_end await_session(struct zk_conn *conn, bool replace, struct error *err)
 {
-	int64_t now = clock_boot_ms(), look_ms = now + LOOK_MS;
+	int64_t now = clock_boot_ms(), look_ms = replace ? now + LOOK_MS : CLOCK_NEVER;
 	const int64_t count = (int64_t)conn->host_count;
 	int64_t slice_ms, slice_end_ms, check_ms, end_ms, until_ms;
 	enum zk_end end;
@@ -361,34 +364,31 @@ static enum zk_end await_session(struct zk_conn *conn, struct error *err)
 	return ZK_DONE;
 }
 
-void zk_conn_begin(struct zk_conn *conn, int64_t ms)
+enum zk_end zk_conn_begin(struct zk_conn *conn, int64_t ms, int64_t ttl_ms)
 {
 	zk_conn_free(conn);
 	conn->deadline_ms = clock_boot_ms() + ms;
+	conn->asked_ms = ttl_ms;
 	error_set(&conn->why, ERROR_UNAVAILABLE, 0, "%s: no answer in time", conn->label);
+	return ZK_AGAIN;
 }
 
-enum zk_end zk_conn_open(struct zk_conn *conn, int64_t ttl_ms, struct error *err)
+bool zk_conn_try(struct zk_conn *conn, bool replace, enum zk_end *end, struct error *err)
 {
-	enum zk_end end;
-
-	if (!conn->handle && start_session(conn, ttl_ms, err))
-		return end_of(err);
-	end = await_session(conn, err);
-	/* Without a session to keep, stop the library from connecting. */
-	if (end && (!conn->session || err->kind == ERROR_REFUSED))
-		zk_conn_close(conn);
-	return end;
-}
-
-bool zk_conn_again(struct zk_conn *conn, enum zk_end end, struct error *err)
-{
-	if ((end != ZK_AGAIN && end != ZK_ENDED) || clock_boot_ms() >= conn->deadline_ms)
-		return false;
-	if (end == ZK_ENDED)
-		zk_conn_close(conn);
-	*err = (struct error){ .kind = ERROR_NONE };
-	return true;
+	while ((*end == ZK_AGAIN || (*end == ZK_ENDED && replace)) &&
+	       clock_boot_ms() < conn->deadline_ms) {
+		if (*end == ZK_ENDED)
+			zk_conn_close(conn);
+		*err = (struct error){ .kind = ERROR_NONE };
+		*end = !conn->handle && start_session(conn, err) ? end_of(err)
+								: await_session(conn, replace, err);
+		if (!*end)
+			return true;
+		/* Without a session to keep, stop the library from connecting. */
+		if (!conn->session || err->kind == ERROR_REFUSED)
+			zk_conn_close(conn);
+	}
+	return false;
 }
 
 /* ---- waiting ---- */

@@ -8,9 +8,9 @@
  * The library connects to another server when a connection ends. It notices late that a server
  * drops packets or hangs, so conn.c then closes the library's connection.
  *
- * An operation is zk_conn_begin(), zk_conn_open(), requests (calls.h) and zk_conn_wait(). While
- * zk_conn_again() returns true, the operation is repeated from zk_conn_open() on. Its calls, and
- * all other memory from zk_conn_memory(), live until the next operation begins.
+ * An operation is zk_conn_begin(), and requests (calls.h) as often as zk_conn_try() returns true,
+ * which it does again where an answer was lost. Its calls, and all other memory from
+ * zk_conn_memory(), live until the next operation begins.
  */
 #pragma once
 
@@ -81,6 +81,7 @@ struct zk_conn {
 	int64_t session;		/* its number; 0: this handle was never connected */
 	int64_t ttl_ms;			/* granted */
 	int64_t deadline_ms;		/* of the operation under way */
+	int64_t asked_ms;		/* the timeout of a session that it makes */
 	struct error why;		/* why a call has no answer */
 	int64_t contacts[ZK_CONTACTS];	/* when answered requests left, the last one first */
 	int64_t started_ms;		/* before this connection was made */
@@ -95,8 +96,18 @@ struct zk_conn {
 int zk_conn_init(struct zk_conn *conn, struct backend *backend, const struct uri *uri,
 		 struct error *err);
 
-/* Begin an operation: all waits until the next call of this function end within ms. */
-void zk_conn_begin(struct zk_conn *conn, int64_t ms);
+/*
+ * Begin an operation: all waits until the next call of this function end within ms. A session that
+ * it makes has ttl_ms. Returns ZK_AGAIN, for zk_conn_try().
+ */
+enum zk_end zk_conn_begin(struct zk_conn *conn, int64_t ms, int64_t ttl_ms);
+
+/*
+ * Is the operation to be tried, or tried again after *end? If so, there is a session: *end is
+ * ZK_DONE. Otherwise *end and *err say how it has ended. replace: a session that has ended is
+ * replaced, which a node in it does not survive.
+ */
+bool zk_conn_try(struct zk_conn *conn, bool replace, enum zk_end *end, struct error *err);
 
 /* Allocate zeroed memory that lives as long as the operation. */
 void *zk_conn_memory(struct zk_conn *conn, size_t count, size_t size);
@@ -104,9 +115,6 @@ void *zk_conn_memory(struct zk_conn *conn, size_t count, size_t size);
 void *zk_conn_keep(struct zk_conn *conn, void *memory);
 /* Free this memory early, before a long wait. Keeps it while calls have no answer. */
 void zk_conn_free(struct zk_conn *conn);
-
-/* Connect the session, or make one with ttl_ms. */
-enum zk_end zk_conn_open(struct zk_conn *conn, int64_t ttl_ms, struct error *err);
 
 /*
  * End the session, so that the server removes its ephemeral nodes. A session that is not connected
@@ -125,12 +133,6 @@ void zk_conn_take_news(struct zk_conn *conn);
 
 /* For the library's threads. */
 void zk_conn_report(struct zk_conn *conn, struct zk_news news);
-
-/*
- * Is the operation that has ended so to be repeated, within its time? If so, clears *err. Closes a
- * session that has ended; a caller with a node in it forgets the node before.
- */
-bool zk_conn_again(struct zk_conn *conn, enum zk_end end, struct error *err);
 
 /*
  * Was the last contact recent enough for a good lease? If not, ends the connection and sets *err:

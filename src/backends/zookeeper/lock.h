@@ -12,6 +12,7 @@
 struct zk_own {
 	char directory[ZK_PATH_SIZE];	/* of the lock */
 	char uuid[ZK_UUID_SIZE];
+	int64_t session;		/* that all below belongs to */
 	struct zk_pair at;		/* at.node is "" while no entry is known */
 	bool maybe;			/* the entry was asked for, and no reply came */
 	bool held;			/* acquire() has returned HELD */

@@ -15,13 +15,10 @@
 static enum zk_end read_lock(struct zk_backend *zk, const char *name, struct zk_queue *queue,
 			     struct error *err)
 {
-	enum zk_end end = zk_conn_open(&zk->conn, ZK_ASKING_MS, err);
-	char *directory;
+	char *directory = zk_conn_memory(&zk->conn, 1, ZK_PATH_SIZE);
+	enum zk_end end;
 	ptrdiff_t count;
 
-	if (end)
-		return end;
-	directory = zk_conn_memory(&zk->conn, 1, ZK_PATH_SIZE);
 	zk_directory(zk, name, directory);
 	end = zk_queue_fetch(&zk->conn, directory, queue, err);
 	if (end)
@@ -127,15 +124,13 @@ static enum zk_end show_lock(struct zk_backend *zk, const struct request *reques
 /* Read all directories in the root. */
 static enum zk_end show_names(struct zk_backend *zk, struct rows *rows, struct error *err)
 {
-	enum zk_end end = zk_conn_open(&zk->conn, ZK_ASKING_MS, err);
 	struct zk_call *root, **calls;
 	const char *component;
 	char path[ZK_PATH_SIZE], name[ZK_COMPONENT_SIZE], where[ZK_COMPONENT_SIZE + 4];
 	struct zk_queue queue;
-
 	/* The root is read as a queue is, though its names are those of locks. */
-	if (!end)
-		end = zk_queue_fetch(&zk->conn, zk->root, &queue, err);
+	const enum zk_end end = zk_queue_fetch(&zk->conn, zk->root, &queue, err);
+
 	if (end)
 		return end;
 	root = queue.names;
@@ -163,14 +158,12 @@ int zk_show(struct backend *backend, const struct request *request, struct rows 
 	    struct error *err)
 {
 	struct zk_backend *zk = zk_from_backend(backend);
-	enum zk_end end;
+	enum zk_end end = zk_conn_begin(&zk->conn, backend->connect_timeout_ms, ZK_ASKING_MS);
 
-	zk_conn_begin(&zk->conn, backend->connect_timeout_ms);
-	do
+	/* An expired session that has our entry is for acquire() or renew() to find. */
+	while (zk_conn_try(&zk->conn, !zk->own.directory[0], &end, err))
 		end = request->name ? show_lock(zk, request, rows, err)
 				    : show_names(zk, rows, err);
-	/* An expired session that has our entry is for acquire() or renew() to find. */
-	while ((end != ZK_ENDED || !zk->own.directory[0]) && zk_conn_again(&zk->conn, end, err));
 	/* A process that gives up shows the holder and exits without close(). */
 	if (zk->done)
 		zk_conn_close(&zk->conn);
@@ -205,12 +198,10 @@ enum outcome zk_break(struct backend *backend, const char *name, const struct ro
 		      struct error *err)
 {
 	struct zk_backend *zk = zk_from_backend(backend);
-	enum outcome outcome;
-	enum zk_end end;
+	enum zk_end end = zk_conn_begin(&zk->conn, backend->connect_timeout_ms, ZK_ASKING_MS);
+	enum outcome outcome = OUTCOME_LOST;
 
-	zk_conn_begin(&zk->conn, backend->connect_timeout_ms);
-	do
+	while (zk_conn_try(&zk->conn, true, &end, err))
 		end = remove_once(zk, name, (int64_t)row->fence, &outcome, err);
-	while (zk_conn_again(&zk->conn, end, err));
 	return end ? OUTCOME_ERROR : outcome;
 }
