@@ -233,15 +233,6 @@ ptrdiff_t zk_entries_watched(const struct zk_entry *entries, ptrdiff_t i, ptrdif
 		       : blocker;
 }
 
-ptrdiff_t zk_entries_unblocked(const struct zk_entry *entries, ptrdiff_t count)
-{
-	ptrdiff_t i = 0;
-
-	while (i < count && zk_entries_blocker(entries, i) < 0)
-		i++;
-	return i;
-}
-
 /* ---- data ---- */
 
 void zk_record_write(char data[static ZK_RECORD_SIZE], const char *uuid, int64_t taken_ms,

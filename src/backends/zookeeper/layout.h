@@ -99,9 +99,6 @@ ptrdiff_t zk_entries_blocker(const struct zk_entry *entries, ptrdiff_t i);
 /* Find the first one of the entries up to its blocker, whose ends entry i has to watch. */
 ptrdiff_t zk_entries_watched(const struct zk_entry *entries, ptrdiff_t i, ptrdiff_t blocker);
 
-/* Count the entries before the first one that is blocked. */
-ptrdiff_t zk_entries_unblocked(const struct zk_entry *entries, ptrdiff_t count);
-
 /* ---- data ---- */
 
 /*

@@ -86,10 +86,6 @@ ptrdiff_t zk_queue_find_uuid(const struct zk_queue *queue, const char *uuid);
 /* Write the paths of an entry and of the shadow that it has if dlock made it. */
 void zk_queue_pair(const char *directory, const struct zk_entry *entry, struct zk_pair *pair);
 
-/* Delete an entry in this version of its data, and its shadow if it has one. Returns the result. */
-int zk_queue_delete(struct zk_conn *conn, const char *directory, const struct zk_entry *entry,
-		    int32_t version);
-
 /* ---- acquire.c ---- */
 backend_grant_fn zk_acquire;
 int64_t zk_event(struct backend *backend);

@@ -16,24 +16,25 @@ void zk_node_path(const char *directory, const char *name, char path[static ZK_P
 enum zk_end zk_queue_read_nodes(struct zk_conn *conn, struct zk_queue *queue, ptrdiff_t count,
 				struct error *err)
 {
+	static const struct zk_call not_read = { .rc = ZOK };
 	struct zk_entry *entry = queue->entries;
 	const ptrdiff_t all = queue->count;
 	char path[ZK_PATH_SIZE];
 
-	for (ptrdiff_t i = 0; i < count; i++) {
+	for (ptrdiff_t i = 0; i < all; i++) {
 		zk_node_path(queue->directory, entry[i].name, path);
-		entry[i].data = zk_get(conn, path, NULL);
+		entry[i].data = i < count ? zk_get(conn, path, NULL) : &not_read;
 	}
 	zk_conn_wait(conn);
 	queue->count = 0;
 	for (ptrdiff_t i = 0; i < all; i++) {
-		const int rc = i < count ? entry[i].data->rc : ZOK;
+		const int rc = entry[i].data->rc;
 
 		if (rc == ZNONODE)
 			continue;
 		if (!zk_call_counts(rc))
 			return zk_call_error(conn, rc, "list", queue->directory, err);
-		entry[i].czxid = i < count ? entry[i].data->stat.czxid : 0;
+		entry[i].czxid = entry[i].data->stat.czxid;
 		entry[queue->count++] = entry[i];
 	}
 	return ZK_DONE;
@@ -93,19 +94,4 @@ void zk_queue_pair(const char *directory, const struct zk_entry *entry, struct z
 		return;
 	zk_entry_shadow(entry, name);
 	zk_node_path(directory, name, pair->shadow);
-}
-
-int zk_queue_delete(struct zk_conn *conn, const char *directory, const struct zk_entry *entry,
-		    int32_t version)
-{
-	struct zk_pair pair;
-	int rc;
-
-	zk_queue_pair(directory, entry, &pair);
-	rc = zk_call_wait(zk_delete_pair(conn, &pair, version));
-	if (rc != ZNONODE || !pair.shadow[0])
-		return rc;
-	/* It is Curator's, or somebody has removed the shadow alone. */
-	pair.shadow[0] = '\0';
-	return zk_call_wait(zk_delete_pair(conn, &pair, version));
 }

@@ -16,8 +16,8 @@ static enum zk_end read_lock(struct zk_backend *zk, const char *name, struct zk_
 			     struct error *err)
 {
 	char *directory = zk_conn_memory(&zk->conn, 1, ZK_PATH_SIZE);
+	ptrdiff_t count = 0;
 	enum zk_end end;
-	ptrdiff_t count;
 
 	zk_directory(zk, name, directory);
 	end = zk_queue_fetch(&zk->conn, directory, queue, err);
@@ -29,23 +29,23 @@ static enum zk_end read_lock(struct zk_backend *zk, const char *name, struct zk_
 		queue->entries[0] = (struct zk_entry){ .name = "" };
 		queue->count = 1;
 	}
-	count = queue->count;
 	/*
 	 * A process that waits reads only the holders, because a long queue would be slow if each
 	 * waiter read all others.
 	 */
-	if (zk->own.at.node[0])
-		count = zk_entries_unblocked(queue->entries, queue->count);
+	while (count < queue->count &&
+	       (!zk->own.at.node[0] || zk_entries_blocker(queue->entries, count) < 0))
+		count++;
 	return zk_queue_read_nodes(&zk->conn, queue, count, err);
 }
 
 /* ---- rows ---- */
 
 /* Describe another program's entry by its data and stat. */
-static void describe_foreign(const struct zk_entry *entry, const struct zk_call *data,
-			     struct holder *holder)
+static void describe_foreign(const struct zk_entry *entry, struct holder *holder)
 {
 	const char *maker = !entry->name[0] ? "dlock" : entry->uuid ? "Curator" : "kazoo";
+	const struct zk_call *data = entry->data;
 
 	/* Curator stores its host's address by default, and kazoo a name of the user's choice. */
 	if (data->text)
@@ -56,16 +56,14 @@ static void describe_foreign(const struct zk_entry *entry, const struct zk_call 
 
 static void add_row(struct rows *rows, const struct zk_entry *entry, const char *uuid, bool holds)
 {
-	static char no_data[] = "taken=0&";
-	static const struct zk_call not_read = { .text = no_data };
-	const struct zk_call *data = entry->data ? entry->data : &not_read;
+	const struct zk_call *data = entry->data;
 	struct zk_record record;
 	struct row *row;
 
 	zk_record_read(&record, data->text, uuid);
 	row = rows_add(rows, holds, data->text, record.foreign ? 0 : strlen(data->text));
 	if (record.foreign)
-		describe_foreign(entry, data, &row->holder);
+		describe_foreign(entry, &row->holder);
 	row->mine = record.mine || zk_entry_has_uuid(entry, uuid);
 	row->mode = entry->mode;
 	row->slots = entry->slots;
@@ -179,14 +177,22 @@ static enum zk_end remove_once(struct zk_backend *zk, const char *name, int64_t 
 {
 	struct zk_queue queue;
 	const enum zk_end end = read_lock(zk, name, &queue, err);
+	struct zk_pair pair;
+	int32_t version;
 	int rc = ZNONODE;
 
-	*outcome = OUTCOME_LOST;
-	for (ptrdiff_t i = 0; !end && i < queue.count; i++)
+	for (ptrdiff_t i = 0; !end && i < queue.count; i++) {
+		if (queue.entries[i].czxid != czxid)
+			continue;
+		zk_queue_pair(queue.directory, &queue.entries[i], &pair);
 		/* With strategy node a later node has this path. Its version may differ. */
-		if (queue.entries[i].czxid == czxid)
-			rc = zk_queue_delete(&zk->conn, queue.directory, &queue.entries[i],
-					     queue.entries[i].data->stat.version);
+		version = queue.entries[i].data->stat.version;
+		rc = zk_call_wait(zk_delete_pair(&zk->conn, &pair, version));
+		/* Is it Curator's, or has somebody removed the shadow alone? */
+		pair.shadow[0] = '\0';
+		if (rc == ZNONODE)
+			rc = zk_call_wait(zk_delete_pair(&zk->conn, &pair, version));
+	}
 	if (rc == ZOK)
 		*outcome = OUTCOME_HELD;
 	return end || rc == ZOK || rc == ZNONODE
