@@ -41,16 +41,6 @@ enum zk_end zk_own_await(const struct zk_backend *zk, struct zk_call *call, cons
 			       : zk_call_error(&zk->conn, call->rc, what, zk->own.at.node, err);
 }
 
-/*
- * Set when the next request is due while we wait: a claim needs a contact that is not too old, see
- * zk_conn_lease().
- */
-static void schedule_contact(struct zk_backend *zk)
-{
-	zk->own.contact_ms = clock_earlier(hold_retry_at(-1, false, false),
-					   clock_boot_ms() + zk->conn.ttl_ms / 4);
-}
-
 /* ---- the entries before our own ---- */
 
 /*
@@ -101,7 +91,6 @@ static enum zk_end read_queue(struct zk_backend *zk, struct zk_call *names,
 	if (me < 0)
 		return zk_report_ended(&zk->conn, "its node was removed", err);
 	zk_queue_pair(own->directory, &queue.entries[me], &own->at);
-	schedule_contact(zk);
 	blocker = zk_entries_blocker(queue.entries, me);
 	own->blocked = blocker >= 0;
 	if (!hold_mode_slots_agree(queue.entries[0].slots, request, err))
@@ -125,7 +114,6 @@ static enum zk_end find_entry(struct zk_backend *zk, struct error *err)
 	if (end)
 		return end;
 	i = zk_queue_find_uuid(&queue, own->uuid);
-	own->maybe = false;
 	if (i < 0)
 		return ZK_DONE;
 	zk_queue_pair(own->directory, &queue.entries[i], &own->at);
@@ -179,8 +167,8 @@ static enum zk_end enqueue(struct zk_backend *zk, const struct request *request,
 	zk_node_path(own->directory, prefix, pair.node);
 	zk_entry_name(request->mode, request->slots, own->uuid, true, prefix);
 	zk_node_path(own->directory, prefix, pair.shadow);
-	own->taken_ms = 0;
-	zk_record_write(data, NULL, own->taken_ms, request->text);
+	zk_record_write(data, NULL, 0, request->text);
+	own->maybe = true;
 	own->sent_ms = clock_boot_ms();
 	before = zk_get(&zk->conn, own->directory, NULL);
 	created = zk_create_pair(&zk->conn, &pair, data);
@@ -190,11 +178,9 @@ static enum zk_end enqueue(struct zk_backend *zk, const struct request *request,
 		rc = names->rc;
 	if (rc != ZOK)
 		return take_refusal(zk, rc, err);
-	own->maybe = true;
 	end = read_queue(zk, names, request, err);
 	if (end)
 		return end;
-	own->maybe = false;
 	/* An entry that was blocked when it was made is written before it holds. */
 	own->fence = own->blocked ? 0 : fence_of(&before->stat, &names->stat);
 	return ZK_DONE;
@@ -248,17 +234,16 @@ static enum zk_end try_queue(struct zk_backend *zk, const struct request *reques
 	/* A hold that was neither reported nor released is proven again. */
 	own->held = false;
 	own->fence = 0;
+	/* A waiter that was not woken has a contact. */
+	if (own->at.node[0] && own->blocked && !own->stale)
+		return zk_own_await(zk, zk_list(&zk->conn, own->at.node, NULL), "read", err);
 	end = ensure_entry(zk, request, err);
 	/* The end of one slot wakes several waiters, which read before they claim. */
 	while (!end && (own->stale || (!own->blocked && !own->fence)))
 		end = own->stale && request->mode == HOLD_SLOT
 			      ? read_queue(zk, list_queue(zk), request, err)
 			      : claim_lock(zk, request, err);
-	if (end || !own->blocked || clock_boot_ms() < own->contact_ms)
-		return end;
-	/* Have a contact while we wait. */
-	schedule_contact(zk);
-	return zk_own_await(zk, zk_list(&zk->conn, own->at.node, NULL), "read", err);
+	return end;
 }
 
 /* ---- one try of strategy node ---- */
@@ -355,10 +340,10 @@ static enum outcome report_try(struct zk_backend *zk, const struct request *requ
 	struct zk_own *own = &zk->own;
 
 	own->waits = own->blocked;
-	if (zk->one_node)
-		schedule_contact(zk);
 	if (own->blocked) {
-		grant->retry_ms = own->contact_ms;
+		/* A claim needs a contact that is not too old, see zk_conn_lease(). */
+		grant->retry_ms = clock_earlier(hold_retry_at(-1, false, false),
+						clock_boot_ms() + zk->conn.ttl_ms / 4);
 		/* Without request->queue no entry is left. */
 		zk->done = !request->queue;
 		if (zk->done)
@@ -407,18 +392,13 @@ int64_t zk_event(struct backend *backend)
 	zk_conn_take_news(&zk->conn);
 	now = backend->woken;
 	backend->woken = false;
-	if (!own->held)
-		return now ? 0 : own->contact_ms;
 	/*
 	 * What follows finds out whether the watch was set too late. With --no-renew that is a
 	 * verification, which sets none.
 	 */
-	if (own->unwatched) {
+	now |= own->held && own->unwatched;
+	if (own->held && (own->unwatched || clock_boot_ms() >= own->contact_ms)) {
 		own->unwatched = false;
-		own->contact_ms = 0;
-		now = true;
-	}
-	if (clock_boot_ms() >= own->contact_ms) {
 		own->contact_ms = CLOCK_NEVER;
 		zk_list(&zk->conn, own->at.node, &own->unwatched);
 	}

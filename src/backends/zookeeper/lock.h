@@ -14,7 +14,7 @@ struct zk_own {
 	char uuid[ZK_UUID_SIZE];
 	int64_t session;		/* that all below belongs to */
 	struct zk_pair at;		/* at.node is "" while no entry is known */
-	bool maybe;			/* the entry was asked for, and no reply came */
+	bool maybe;			/* the entry was asked for, and may be there */
 	bool held;			/* acquire() has returned HELD */
 	bool waits;			/* it has returned BUSY */
 	int64_t taken_ms;		/* as stored: see layout.h */
@@ -22,7 +22,7 @@ struct zk_own {
 	uint64_t fence;
 	int64_t sent_ms;
 	bool unwatched;			/* no watch on its end is set, or it has fired */
-	int64_t contact_ms;		/* CLOCK_BOOTTIME: send a request then, in any case */
+	int64_t contact_ms;		/* CLOCK_BOOTTIME: a holder sends a request then */
 
 	bool blocked;			/* by the last reading, an entry before ours blocks it */
 	bool stale;			/* its end was reported since, or may have been */
