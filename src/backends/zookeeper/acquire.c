@@ -41,6 +41,18 @@ enum zk_end zk_own_await(const struct zk_backend *zk, struct zk_call *call, cons
 			       : zk_call_error(&zk->conn, call->rc, what, zk->own.at.node, err);
 }
 
+/* Find our entry in the queue, the last one with our uuid. Returns its index, or -1. */
+static ptrdiff_t find_own(struct zk_own *own, const struct zk_queue *queue)
+{
+	ptrdiff_t i = queue->count - 1;
+
+	while (i >= 0 && !zk_entry_has_uuid(&queue->entries[i], own->uuid))
+		i--;
+	if (i >= 0)
+		zk_queue_pair(own->directory, &queue->entries[i], &own->at);
+	return i;
+}
+
 /* ---- the entries before our own ---- */
 
 /*
@@ -87,10 +99,9 @@ static enum zk_end read_queue(struct zk_backend *zk, struct zk_call *names,
 	own->stale |= end != ZK_DONE;
 	if (end)
 		return end;
-	me = zk_queue_find_uuid(&queue, own->uuid);
+	me = find_own(own, &queue);
 	if (me < 0)
 		return zk_report_ended(&zk->conn, "its node was removed", err);
-	zk_queue_pair(own->directory, &queue.entries[me], &own->at);
 	blocker = zk_entries_blocker(queue.entries, me);
 	own->blocked = blocker >= 0;
 	if (!hold_mode_slots_agree(queue.entries[0].slots, request, err))
@@ -108,17 +119,10 @@ static enum zk_end find_entry(struct zk_backend *zk, struct error *err)
 {
 	struct zk_own *own = &zk->own;
 	struct zk_queue queue;
-	enum zk_end end = zk_queue_fetch(&zk->conn, own->directory, &queue, err);
-	ptrdiff_t i;
+	const enum zk_end end = zk_queue_fetch(&zk->conn, own->directory, &queue, err);
 
-	if (end)
-		return end;
-	i = zk_queue_find_uuid(&queue, own->uuid);
-	if (i < 0)
-		return ZK_DONE;
-	zk_queue_pair(own->directory, &queue.entries[i], &own->at);
-	own->stale = true;
-	return ZK_DONE;
+	own->stale |= !end && find_own(own, &queue) >= 0;
+	return end;
 }
 
 /*
@@ -339,7 +343,6 @@ static enum outcome report_try(struct zk_backend *zk, const struct request *requ
 {
 	struct zk_own *own = &zk->own;
 
-	own->waits = own->blocked;
 	if (own->blocked) {
 		/* A claim needs a contact that is not too old, see zk_conn_lease(). */
 		grant->retry_ms = clock_earlier(hold_retry_at(-1, false, false),
@@ -363,7 +366,7 @@ enum outcome zk_acquire(struct backend *backend, const struct request *request, 
 			struct error *err)
 {
 	struct zk_backend *zk = zk_from_backend(backend);
-	const bool waited = zk->own.waits;
+	const bool waited = zk->own.blocked;
 	enum zk_end end = zk_conn_begin(&zk->conn, backend->connect_timeout_ms, request->ttl_ms);
 	struct error why;
 

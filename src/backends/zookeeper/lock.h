@@ -16,7 +16,6 @@ struct zk_own {
 	struct zk_pair at;		/* at.node is "" while no entry is known */
 	bool maybe;			/* the entry was asked for, and may be there */
 	bool held;			/* acquire() has returned HELD */
-	bool waits;			/* it has returned BUSY */
 	int64_t taken_ms;		/* as stored: see layout.h */
 	/* Of a hold that was proven by a request sent at sent_ms (CLOCK_BOOTTIME); 0: none was. */
 	uint64_t fence;
@@ -79,9 +78,6 @@ enum zk_end zk_queue_read(struct zk_conn *conn, const char *directory, struct zk
  */
 enum zk_end zk_queue_read_nodes(struct zk_conn *conn, struct zk_queue *queue, ptrdiff_t count,
 				struct error *err);
-
-/* Find the last entry with that uuid. Returns its index, or -1. */
-ptrdiff_t zk_queue_find_uuid(const struct zk_queue *queue, const char *uuid);
 
 /* Write the paths of an entry and of the shadow that it has if dlock made it. */
 void zk_queue_pair(const char *directory, const struct zk_entry *entry, struct zk_pair *pair);

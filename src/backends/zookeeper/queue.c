@@ -75,15 +75,6 @@ enum zk_end zk_queue_fetch(struct zk_conn *conn, const char *directory, struct z
 		      : zk_queue_read(conn, directory, names, queue, err);
 }
 
-ptrdiff_t zk_queue_find_uuid(const struct zk_queue *queue, const char *uuid)
-{
-	ptrdiff_t i = queue->count - 1;
-
-	while (i >= 0 && !zk_entry_has_uuid(&queue->entries[i], uuid))
-		i--;
-	return i;
-}
-
 void zk_queue_pair(const char *directory, const struct zk_entry *entry, struct zk_pair *pair)
 {
 	char name[ZK_PREFIX_SIZE];

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
 /* Showing holds and waiters, and breaking holds. */
-#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -71,10 +70,6 @@ static void add_row(struct rows *rows, const struct zk_entry *entry, const char 
 	row->fence = holds ? (uint64_t)data->stat.czxid : 0;
 	if (row->fence > rows->fence)
 		rows->fence = row->fence;
-	if (entry->uuid)
-		snprintf(row->id, sizeof(row->id), "%.*s", ZK_UUID_SIZE - 1, entry->uuid);
-	else if (data->stat.czxid)
-		snprintf(row->id, sizeof(row->id), "%" PRIx64, (uint64_t)data->stat.czxid);
 }
 
 /*
