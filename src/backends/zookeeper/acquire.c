@@ -273,37 +273,14 @@ static enum zk_end remove_other(struct zk_backend *zk, const struct Stat *stat,
 	return zk_report_changed(&zk->conn, zk->own.directory, err);
 }
 
-/* Take the results of making (rc) and reading the node. */
-static enum zk_end take_replies(struct zk_backend *zk, int rc, const struct zk_call *node,
-				struct error *err)
-{
-	const bool exists = rc == ZOK || rc == ZNODEEXISTS;
-	struct zk_own *own = &zk->own;
-	enum zk_end end = ZK_DONE;
-
-	if (rc == ZNONODE)
-		end = zk_make_directory(zk, zk->root, ZOO_PERSISTENT, err);
-	if (exists)
-		rc = node->rc;
-	if (end || rc == ZNONODE)
-		return end ? end : zk_report_changed(&zk->conn, zk->own.directory, err);
-	if (rc != ZOK)
-		return zk_call_error(&zk->conn, rc, exists ? "read" : "create", own->directory,
-				     err);
-	if (!node->stat.ephemeralOwner)
-		return remove_other(zk, &node->stat, err);
-	/* An earlier request, whose reply was lost, may have made it. */
-	own->blocked = node->stat.ephemeralOwner != zk->conn.session;
-	own->fence = (uint64_t)node->stat.czxid;
-	return ZK_DONE;
-}
-
+/* Make the node, and read whose it is. */
 static enum zk_end try_node(struct zk_backend *zk, const struct request *request,
 			    struct error *err)
 {
 	struct zk_own *own = &zk->own;
 	struct zk_call *created, *node;
 	char text[ZK_RECORD_SIZE];
+	enum zk_end end;
 
 	own->held = false;
 	if (!zk_conn_fresh(&zk->conn, err))
@@ -314,7 +291,23 @@ static enum zk_end try_node(struct zk_backend *zk, const struct request *request
 	own->unwatched = false;
 	created = zk_create(&zk->conn, own->directory, text, ZOO_EPHEMERAL);
 	node = zk_get(&zk->conn, own->directory, &own->unwatched);
-	return take_replies(zk, zk_call_wait(created), node, err);
+	zk_conn_wait(&zk->conn);
+	if (created->rc == ZNONODE) {
+		end = zk_make_directory(zk, zk->root, ZOO_PERSISTENT, err);
+		return end ? end : zk_report_changed(&zk->conn, zk->root, err);
+	}
+	if (created->rc != ZOK && created->rc != ZNODEEXISTS)
+		return zk_call_error(&zk->conn, created->rc, "create", own->directory, err);
+	if (node->rc == ZNONODE)
+		return zk_report_changed(&zk->conn, own->directory, err);
+	if (node->rc != ZOK)
+		return zk_call_error(&zk->conn, node->rc, "read", own->directory, err);
+	if (!node->stat.ephemeralOwner)
+		return remove_other(zk, &node->stat, err);
+	/* An earlier request, whose reply was lost, may have made it. */
+	own->blocked = node->stat.ephemeralOwner != zk->conn.session;
+	own->fence = (uint64_t)node->stat.czxid;
+	return ZK_DONE;
 }
 
 /* ---- both strategies ---- */

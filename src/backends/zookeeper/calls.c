@@ -11,20 +11,17 @@
 /* ---- replies, in the library's threads ---- */
 
 /* Hand the call with its reply over to the main thread. */
-static void report_reply(struct zk_call *call, int rc)
-{
-	zk_conn_report(call->conn, (struct zk_news){ .call = call, .rc = rc });
-}
-
 static void on_void(int rc, const void *data)
 {
-	report_reply((struct zk_call *)data, rc);
+	struct zk_call *call = (struct zk_call *)data;
+
+	zk_conn_report(call->conn, (struct zk_news){ .call = call, .rc = rc });
 }
 
 static void on_string(int rc, const char *value, const void *data)
 {
 	(void)value;
-	report_reply((struct zk_call *)data, rc);
+	on_void(rc, data);
 }
 
 static void on_stat(int rc, const struct Stat *stat, const void *data)
@@ -33,7 +30,7 @@ static void on_stat(int rc, const struct Stat *stat, const void *data)
 
 	if (rc == ZOK && stat)
 		call->stat = *stat;
-	report_reply(call, rc);
+	on_void(rc, data);
 }
 
 static void on_data(int rc, const char *value, int length, const struct Stat *stat,

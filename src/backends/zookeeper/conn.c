@@ -113,14 +113,13 @@ void zk_conn_take_news(struct zk_conn *conn)
 	/* A server that sends events without end must not keep the process here. */
 	for (int i = 0; i < NEWS_MOST; i++) {
 		if (read(conn->news[0], &news, sizeof(news)) != sizeof(news))
-			break;
-		if (news.call) {
+			return;
+		if (news.call)
 			take_answer(news.call, news.rc);
-		} else if (news.fired) {
+		else if (news.fired)
 			*news.fired = conn->backend->woken = true;
-		} else if (news.state) {
+		else if (news.state)
 			take_state(conn, news.state);
-		}
 	}
 }
 

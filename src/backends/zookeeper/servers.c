@@ -91,24 +91,10 @@ bool zk_servers_ask(const struct zk_conn *conn, const struct uri_host *host, siz
 
 /* ---- addresses ---- */
 
-/* Add "ADDRESS:PORT" to the list, without brackets, as the library wants it. Returns the list. */
-static char *add_server(char *list, const struct net_address *address, uint16_t port)
-{
-	char text[NI_MAXHOST], *longer;
-
-	if (getnameinfo((const struct sockaddr *)&address->address, address->length, text,
-			sizeof(text), NULL, 0, NI_NUMERICHOST))
-		return list;
-	longer = memory_format("%s%s%s:%u", list ? list : "", list ? "," : "", text,
-			       (unsigned)port);
-	free(list);
-	return longer;
-}
-
 char *zk_servers_resolve(const struct zk_conn *conn, struct error *err)
 {
 	struct net_address found[NET_ADDRESSES];
-	char *list = NULL;
+	char *list = NULL, *longer, text[NI_MAXHOST];
 
 	for (size_t i = 0; i < conn->host_count; i++) {
 		const struct uri_host *host = &conn->hosts[i];
@@ -116,8 +102,16 @@ char *zk_servers_resolve(const struct zk_conn *conn, struct error *err)
 
 		if (count < 0)
 			name_server(host, err);
-		for (int j = 0; j < count; j++)
-			list = add_server(list, &found[j], host->port);
+		for (int j = 0; j < count; j++) {
+			if (getnameinfo((const struct sockaddr *)&found[j].address, found[j].length,
+					text, sizeof(text), NULL, 0, NI_NUMERICHOST))
+				continue;
+			/* Without brackets, as the library wants it. */
+			longer = memory_format("%s%s%s:%u", list ? list : "", list ? "," : "",
+					       text, (unsigned)host->port);
+			free(list);
+			list = longer;
+		}
 	}
 	return list;
 }
