@@ -16,8 +16,8 @@
 #include "lock.h"
 
 /*
- * A holder that did not wait sets the watch on its own node after this time. Until then its command
- * starts without a request in its way, and many commands end before that.
+ * A holder sets the watch on its own node after this time. Until then its command starts without a
+ * request in its way, and many commands end before that.
  */
 #define WATCH_AFTER_MS 20
 
@@ -288,7 +288,6 @@ static enum zk_end try_node(struct zk_backend *zk, const struct request *request
 	memcpy(own->at.node, own->directory, ZK_PATH_SIZE);
 	zk_record_write(text, own->uuid, 0, request->text);
 	own->sent_ms = clock_boot_ms();
-	own->unwatched = false;
 	created = zk_create(&zk->conn, own->directory, text, ZOO_EPHEMERAL);
 	node = zk_get(&zk->conn, own->directory, &own->unwatched);
 	zk_conn_wait(&zk->conn);
@@ -348,10 +347,8 @@ static enum outcome report_try(struct zk_backend *zk, const struct request *requ
 	}
 	own->held = true;
 	zk_grant(zk, grant);
-	/* With strategy node, the request that found the node has set the watch. */
-	own->unwatched |= !zk->one_node;
-	if (own->unwatched)
-		grant->event_ms = clock_boot_ms() + WATCH_AFTER_MS;
+	own->unwatched = true;
+	grant->event_ms = clock_boot_ms() + WATCH_AFTER_MS;
 	return OUTCOME_HELD;
 }
 

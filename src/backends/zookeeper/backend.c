@@ -34,7 +34,6 @@
  * transactions that check that the nodes are there, because that needs a majority. A sync does not:
  * a leader that has lost its majority without noticing would answer it.
  */
-#include <poll.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -53,7 +52,6 @@ static void close_backend(struct backend *backend)
 {
 	struct zk_backend *zk = zk_from_backend(backend);
 
-	zk_own_leave(zk);
 	zk_conn_finish(&zk->conn);
 	free(zk->root);
 	free(zk);
@@ -135,11 +133,6 @@ static enum zk_end prove_hold(struct zk_backend *zk, const char *text, struct er
 	return end ? end : zk_own_await(zk, node, "prove", err);
 }
 
-static enum outcome outcome_of(enum zk_end end)
-{
-	return !end ? OUTCOME_HELD : end == ZK_ENDED ? OUTCOME_LOST : OUTCOME_ERROR;
-}
-
 static enum outcome renew_hold(struct backend *backend, const struct request *request,
 			       struct grant *grant, struct error *err)
 {
@@ -158,7 +151,7 @@ static enum outcome renew_hold(struct backend *backend, const struct request *re
 			end = prove_hold(zk, request->text, err);
 	}
 	if (end)
-		return outcome_of(end);
+		return end == ZK_ENDED ? OUTCOME_LOST : OUTCOME_ERROR;
 	zk_grant(zk, grant);
 	/* Halfway to the next renewal, which needs a contact that is not too old. */
 	grant->event_ms = zk->own.contact_ms = grant->sent_ms + grant->ttl_ms / 6;
@@ -171,8 +164,8 @@ static enum outcome release_lock(struct backend *backend, const struct request *
 	struct zk_backend *zk = zk_from_backend(backend);
 	const struct zk_own *own = &zk->own;
 	enum zk_end end = zk_conn_begin(&zk->conn, zk->base.timeout_ms, request->ttl_ms);
-	enum outcome outcome = OUTCOME_LOST;
 	struct error ignored;
+	enum outcome outcome;
 
 	/*
 	 * An entry that waits, or whose fate is not known, ends with the session, which only a
@@ -187,11 +180,11 @@ static enum outcome release_lock(struct backend *backend, const struct request *
 						  "remove", err);
 		backend->resent |= end == ZK_AGAIN;
 	}
-	if (own->held)
-		outcome = outcome_of(end);
-	zk->done = outcome != OUTCOME_ERROR;
-	if (zk->done)
-		zk_own_leave(zk);
+	if (own->held && end && end != ZK_ENDED)
+		return OUTCOME_ERROR;
+	outcome = own->held && !end ? OUTCOME_HELD : OUTCOME_LOST;
+	zk->done = true;
+	zk_own_leave(zk);
 	return outcome;
 }
 
