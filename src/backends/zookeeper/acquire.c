@@ -114,17 +114,6 @@ static enum zk_end read_queue(struct zk_backend *zk, struct zk_call *names,
 
 /* ---- getting an entry ---- */
 
-/* Find the entry that an earlier request may have made, by our uuid. */
-static enum zk_end find_entry(struct zk_backend *zk, struct error *err)
-{
-	struct zk_own *own = &zk->own;
-	struct zk_queue queue;
-	const enum zk_end end = zk_queue_fetch(&zk->conn, own->directory, &queue, err);
-
-	own->stale |= !end && find_own(own, &queue) >= 0;
-	return end;
-}
-
 /*
  * Derive the number of the transaction that made the two nodes, which its reply does not contain.
  * It is the directory's pzxid, if cversion shows that nothing else was added or removed. 0: not
@@ -190,16 +179,6 @@ static enum zk_end enqueue(struct zk_backend *zk, const struct request *request,
 	return ZK_DONE;
 }
 
-static enum zk_end ensure_entry(struct zk_backend *zk, const struct request *request,
-				struct error *err)
-{
-	enum zk_end end = ZK_DONE;
-
-	if (!zk->own.at.node[0] && zk->own.maybe)
-		end = find_entry(zk, err);
-	return end || zk->own.at.node[0] ? end : enqueue(zk, request, err);
-}
-
 /* ---- one try ---- */
 
 /*
@@ -233,7 +212,8 @@ static enum zk_end try_queue(struct zk_backend *zk, const struct request *reques
 			     struct error *err)
 {
 	struct zk_own *own = &zk->own;
-	enum zk_end end;
+	enum zk_end end = ZK_DONE;
+	struct zk_queue queue;
 
 	/* A hold that was neither reported nor released is proven again. */
 	own->held = false;
@@ -241,7 +221,13 @@ static enum zk_end try_queue(struct zk_backend *zk, const struct request *reques
 	/* A waiter that was not woken has a contact. */
 	if (own->at.node[0] && own->blocked && !own->stale)
 		return zk_own_await(zk, zk_list(&zk->conn, own->at.node, NULL), "read", err);
-	end = ensure_entry(zk, request, err);
+	/* An earlier request may have made our entry. */
+	if (!own->at.node[0] && own->maybe) {
+		end = zk_queue_fetch(&zk->conn, own->directory, &queue, err);
+		own->stale |= !end && find_own(own, &queue) >= 0;
+	}
+	if (!end && !own->at.node[0])
+		end = enqueue(zk, request, err);
 	/* The end of one slot wakes several waiters, which read before they claim. */
 	while (!end && (own->stale || (!own->blocked && !own->fence)))
 		end = own->stale && request->mode == HOLD_SLOT
@@ -319,17 +305,6 @@ void zk_grant(struct zk_backend *zk, struct grant *grant)
 	grant->fence = zk->own.fence;
 }
 
-static enum zk_end try_once(struct zk_backend *zk, const struct request *request,
-			    struct error *err)
-{
-	/* An entry ends with its session. */
-	if (zk->own.session != zk->conn.session)
-		zk->own = (struct zk_own){ .session = zk->conn.session };
-	zk_directory(zk, request->name, zk->own.directory);
-	zk_uuid(request->token, zk->own.uuid);
-	return zk->one_node ? try_node(zk, request, err) : try_queue(zk, request, err);
-}
-
 static enum outcome report_try(struct zk_backend *zk, const struct request *request,
 			       struct grant *grant)
 {
@@ -361,8 +336,14 @@ enum outcome zk_acquire(struct backend *backend, const struct request *request, 
 	struct error why;
 
 	/* The end of a wait is reported, and the next acquire() makes another entry. */
-	while (zk_conn_try(&zk->conn, !waited, &end, err))
-		end = try_once(zk, request, err);
+	while (zk_conn_try(&zk->conn, !waited, &end, err)) {
+		/* An entry ends with its session. */
+		if (zk->own.session != zk->conn.session)
+			zk->own = (struct zk_own){ .session = zk->conn.session };
+		zk_directory(zk, request->name, zk->own.directory);
+		zk_uuid(request->token, zk->own.uuid);
+		end = zk->one_node ? try_node(zk, request, err) : try_queue(zk, request, err);
+	}
 	if (end == ZK_ENDED) {
 		zk_own_leave(zk);
 		why = *err;

@@ -140,11 +140,6 @@ enum zk_end zk_report_ended(const struct zk_conn *conn, const char *what, struct
 	return ZK_ENDED;
 }
 
-static enum zk_end end_of(const struct error *err)
-{
-	return err->kind == ERROR_UNAVAILABLE ? ZK_DOWN : ZK_FAILED;
-}
-
 /* Ask one server that listens why there is no session. Asks until deadline_ms at most. */
 static enum zk_end explain_absence(struct zk_conn *conn, int64_t deadline_ms, struct error *err)
 {
@@ -153,7 +148,7 @@ static enum zk_end explain_absence(struct zk_conn *conn, int64_t deadline_ms, st
 
 	if (!zk_servers_ask(conn, conn->hosts, conn->host_count, answer, deadline_ms, err)) {
 		conn->refused_ms = 0;
-		return end_of(err);
+		return ZK_FAILED;
 	}
 	/*
 	 * A server that has lost its data serves others and refuses us, without an answer that our
@@ -165,7 +160,7 @@ static enum zk_end explain_absence(struct zk_conn *conn, int64_t deadline_ms, st
 		return zk_report_ended(conn, "the session has expired", err);
 	error_set(err, ERROR_UNAVAILABLE, 0, "%s: no session within the time for connecting",
 		  conn->label);
-	return ZK_DOWN;
+	return ZK_FAILED;
 }
 
 /* ---- the connection ---- */
@@ -345,7 +340,7 @@ static enum zk_end await_session(struct zk_conn *conn, bool replace, struct erro
 		if (now >= check_ms)
 			return explain_absence(conn, end_ms, err);
 		if (now >= look_ms && !zk_servers_listen(conn, now + LOOK_MS, err))
-			return end_of(err);
+			return ZK_FAILED;
 		if (now >= look_ms)
 			look_ms = CLOCK_NEVER;
 		if (now >= slice_end_ms) {
@@ -379,7 +374,7 @@ bool zk_conn_try(struct zk_conn *conn, bool replace, enum zk_end *end, struct er
 		if (*end == ZK_ENDED)
 			zk_conn_close(conn);
 		*err = (struct error){ .kind = ERROR_NONE };
-		*end = !conn->handle && start_session(conn, err) ? end_of(err)
+		*end = !conn->handle && start_session(conn, err) ? ZK_FAILED
 								: await_session(conn, replace, err);
 		if (!*end)
 			return true;

@@ -31,9 +31,8 @@ extern zhandle_t *zookeeper_init_ssl(const char *, const char *, watcher_fn, int
 enum zk_end {
 	ZK_DONE,
 	ZK_AGAIN,	/* the connection or a reply was lost: repeat the operation */
-	ZK_DOWN,	/* no server gave a session within the time for connecting */
 	ZK_ENDED,	/* the session has ended, and all its nodes; or our node was removed */
-	ZK_FAILED,	/* refused, cancelled or not possible: repeating it changes nothing */
+	ZK_FAILED,	/* refused, cancelled, not possible, or no server gives a session */
 };
 
 /* The timeout of a session that only reads. */
