@@ -114,19 +114,6 @@ static enum zk_end read_queue(struct zk_backend *zk, struct zk_call *names,
 
 /* ---- getting an entry ---- */
 
-/*
- * Derive the number of the transaction that made the two nodes, which its reply does not contain.
- * It is the directory's pzxid, if cversion shows that nothing else was added or removed. 0: not
- * known.
- */
-static uint64_t fence_of(const struct Stat *before, const struct Stat *after)
-{
-	if (before->czxid != after->czxid ||
-	    (uint32_t)after->cversion - (uint32_t)before->cversion != 2)
-		return 0;
-	return (uint64_t)after->pzxid;
-}
-
 /* No entry was made. A directory may have been made for another try. */
 static enum zk_end take_refusal(struct zk_backend *zk, int rc, struct error *err)
 {
@@ -174,8 +161,14 @@ static enum zk_end enqueue(struct zk_backend *zk, const struct request *request,
 	end = read_queue(zk, names, request, err);
 	if (end)
 		return end;
-	/* An entry that was blocked when it was made is written before it holds. */
-	own->fence = own->blocked ? 0 : fence_of(&before->stat, &names->stat);
+	/*
+	 * The number of the transaction that made the two nodes is not in its reply. It is the
+	 * directory's pzxid, if cversion shows that nothing else was added or removed. An entry
+	 * that was blocked when it was made is written before it holds.
+	 */
+	if (!own->blocked && before->stat.czxid == names->stat.czxid &&
+	    (uint32_t)names->stat.cversion - (uint32_t)before->stat.cversion == 2)
+		own->fence = (uint64_t)names->stat.pzxid;
 	return ZK_DONE;
 }
 

@@ -294,12 +294,9 @@ static bool introduce(struct zk_conn *conn)
 	conn->introduced = !auth || (conn->session && !strcmp(auth, conn->auth)) ||
 			   !zoo_add_auth(conn->handle, "digest", auth, (int)strlen(auth), NULL,
 					 NULL);
-	if (conn->introduced) {
-		memory_free_secret(conn->auth);
+	memory_free_secret(conn->introduced ? conn->auth : auth);
+	if (conn->introduced)
 		conn->auth = auth;
-	} else {
-		memory_free_secret(auth);
-	}
 	return conn->introduced;
 }
 
@@ -394,15 +391,14 @@ void zk_conn_wait(struct zk_conn *conn)
 	struct error err;
 
 	zk_conn_take_news(conn);
-	while (conn->pending) {
-		if (!await_news(conn, deadline_ms, &err))
-			continue;
-		if (err.kind == ERROR_UNAVAILABLE)
-			drop_connection(conn);
-		else
-			conn->why = err;
-		return;
-	}
+	while (conn->pending)
+		if (await_news(conn, deadline_ms, &err)) {
+			if (err.kind == ERROR_UNAVAILABLE)
+				drop_connection(conn);
+			else
+				conn->why = err;
+			return;
+		}
 }
 
 bool zk_conn_fresh(struct zk_conn *conn, struct error *err)
