@@ -6,12 +6,10 @@
  * Strategy node: the lock is one ephemeral node, <root>/<name>, and its maker holds it. All others
  * watch it and try when it ends, so there is a herd and no order. There are only exclusive holds.
  */
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/clock.h"
 #include "base/error.h"
-#include "base/memory.h"
 #include "lock/hold.h"
 #include "lock.h"
 

@@ -18,7 +18,6 @@
 #include "base/error.h"
 #include "base/memory.h"
 #include "base/net.h"
-#include "lock/uri.h"
 
 /*
  * If there is no session after this time, check once whether any server listens. A session that

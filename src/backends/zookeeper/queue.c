@@ -3,7 +3,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/error.h"
 #include "lock.h"
 
 void zk_node_path(const char *directory, const char *name, char path[static ZK_PATH_SIZE])

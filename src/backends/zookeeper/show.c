@@ -4,8 +4,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/clock.h"
-#include "base/error.h"
 #include "base/memory.h"
 #include "base/text.h"
 #include "lock.h"
