@@ -3,7 +3,6 @@
 #include <inttypes.h>
 #include <poll.h>
 #include <stdlib.h>
-#include <unistd.h>
 
 #include "base/clock.h"
 #include "base/net.h"
@@ -14,7 +13,7 @@
 
 /* One name for all probes, so that only its last fence is left behind. */
 #define PROBE_NAME "dlock-check"
-#define PROBE_PAUSE_US 20000
+#define PROBE_PAUSE_MS 20
 /* How long a waiter has to fall asleep before the lock is released. */
 #define SETTLE_MS 100
 /* A waiter that takes longer was not woken: it tries each HOLD_RETRY_MS. */
@@ -25,48 +24,31 @@ static const char *const severities[] = {
 	[FINDING_WARNING] = "warning", [FINDING_ERROR] = "error",
 };
 
-/* Acquire the lock of the probe, and wait while another probe has it. */
-static enum outcome acquire_probe(struct backend *backend, const struct request *request,
-				  struct error *err)
-{
-	const int64_t until_ms = clock_boot_ms() + backend->timeout_ms;
-	enum outcome outcome;
-
-	do {
-		struct grant grant = { .hold_fd = -1 };
-
-		outcome = hold_acquire(backend, request, &grant, err);
-	} while (outcome == OUTCOME_BUSY && clock_boot_ms() < until_ms && !usleep(PROBE_PAUSE_US));
-	if (outcome == OUTCOME_BUSY)
-		error_set(err, ERROR_REFUSED, 0, "the lock '%s' is taken, which is only for "
-			  "'dlock check'", request->name);
-	return outcome;
-}
-
-/* Sleep like the engine until the next try. False: until_ms has come. */
-static bool sleep_until_try(struct backend *waiter, int64_t next_ms, int64_t until_ms)
-{
-	struct error ignored;
-
-	while (clock_boot_ms() < clock_earlier(next_ms, until_ms))
-		if (waiter->woken ||
-		    !net_wait(waiter->ops->fd ? waiter->ops->fd(waiter) : -1, POLLIN,
-			      clock_earlier(next_ms, until_ms), -1, &ignored))
-			next_ms = clock_earlier(next_ms, waiter->ops->event(waiter));
-	return clock_boot_ms() < until_ms;
-}
-
-/* Wait for the lock after a try whose outcome was BUSY. */
-static enum outcome await_lock(struct backend *waiter, const struct request *request,
+/*
+ * Acquire like the engine, from grant->retry_ms on until until_ms. Without a place in the queue, it
+ * tries again and again.
+ */
+static enum outcome await_lock(struct backend *backend, const struct request *request,
 			       struct grant *grant, int64_t until_ms, struct error *err)
 {
-	enum outcome outcome = OUTCOME_BUSY;
+	int64_t next_ms = grant->retry_ms;
+	enum outcome outcome;
+	struct error ignored;
 
-	while (outcome == OUTCOME_BUSY && sleep_until_try(waiter, grant->retry_ms, until_ms)) {
+	for (;;) {
+		while (clock_boot_ms() < clock_earlier(next_ms, until_ms))
+			if (backend->woken ||
+			    !net_wait(backend->ops->fd ? backend->ops->fd(backend) : -1, POLLIN,
+				      clock_earlier(next_ms, until_ms), -1, &ignored))
+				next_ms = clock_earlier(next_ms, backend->ops->event(backend));
+		if (next_ms > until_ms)
+			return OUTCOME_BUSY;
 		*grant = (struct grant){ .hold_fd = -1 };
-		outcome = hold_acquire(waiter, request, grant, err);
+		outcome = hold_acquire(backend, request, grant, err);
+		if (outcome != OUTCOME_BUSY || clock_boot_ms() >= until_ms)
+			return outcome;
+		next_ms = request->queue ? grant->retry_ms : clock_boot_ms() + PROBE_PAUSE_MS;
 	}
-	return outcome;
 }
 
 /* Add the finding "waiter". poll_ms: how often it checks the lock, because nothing wakes it. */
@@ -74,9 +56,8 @@ static void report_waiter(enum outcome outcome, const struct error *why, int64_t
 			  int64_t poll_ms, struct findings *findings)
 {
 	if (outcome == OUTCOME_ERROR)
-		findings_add(findings, why->kind == ERROR_UNAVAILABLE ? FINDING_WARNING
-								      : FINDING_ERROR,
-			     "waiter", NULL, "cannot wait: %.200s", why->message);
+		findings_add(findings, FINDING_ERROR, "waiter", NULL, "cannot wait: %.200s",
+			     why->message);
 	else if (outcome == OUTCOME_HELD && !poll_ms)
 		findings_add(findings, FINDING_OK, "waiter", NULL, "got the lock %" PRId64
 			     " ms after its release", took_ms);
@@ -96,7 +77,7 @@ static void release_to_waiter(struct backend *backend, const struct request *pro
 			      struct backend *waiter, struct findings *findings,
 			      struct error *err)
 {
-	struct grant grant = { .hold_fd = -1 };
+	struct grant grant = { .retry_ms = 0 };
 	struct request second = *probe;
 	struct error why = { 0 };
 	char token[TOKEN_SIZE];
@@ -106,8 +87,6 @@ static void release_to_waiter(struct backend *backend, const struct request *pro
 	second.token = token;
 	second.queue = true;
 	if (!token_make_random(token, &why))
-		outcome = hold_acquire(waiter, &second, &grant, &why);
-	if (outcome == OUTCOME_BUSY)
 		outcome = await_lock(waiter, &second, &grant, clock_boot_ms() + SETTLE_MS, &why);
 	poll_ms = grant.poll_ms;
 	start_ms = clock_boot_ms();
@@ -120,9 +99,8 @@ static void release_to_waiter(struct backend *backend, const struct request *pro
 }
 
 /*
- * Take the lock dlock-check over a new connection, and release it. Unless findings is NULL, let a
- * second client wait for it, and add findings. Returns 0, or -1 with *err: the backend cannot hold
- * locks, or the account may not.
+ * Take the lock dlock-check over a new connection, on a server let a second client wait for it, and
+ * release it. Returns 0, or -1 with *err: the backend cannot hold locks, or the account may not.
  */
 static int take_probe(struct session *session, struct findings *findings, struct error *err)
 {
@@ -130,7 +108,9 @@ static int take_probe(struct session *session, struct findings *findings, struct
 	struct request request = { .name = PROBE_NAME, .token = token, .text = text,
 				   .ttl_ms = session->options.run.ttl_ms };
 	const int64_t start_us = clock_read_us(CLOCK_BOOTTIME);
+	struct grant grant = { .retry_ms = 0 };
 	struct backend *backend, *waiter = NULL;
+	enum outcome outcome;
 	struct holder self;
 
 	session_disconnect(session);
@@ -142,17 +122,20 @@ static int take_probe(struct session *session, struct findings *findings, struct
 		request.mode = HOLD_SLOT, request.slots = 1;
 	holder_self(&self, "dlock check");
 	holder_encode(&self, text);
-	if (acquire_probe(backend, &request, err) != OUTCOME_HELD) {
+	/* Another probe may have it. */
+	outcome = await_lock(backend, &request, &grant, clock_boot_ms() + backend->timeout_ms, err);
+	if (outcome == OUTCOME_BUSY)
+		error_set(err, ERROR_REFUSED, 0, "the lock '" PROBE_NAME "' is taken, which is "
+			  "only for 'dlock check'");
+	if (outcome != OUTCOME_HELD) {
 		/* After a lost reply the backend may hold the lock. */
 		backend->ops->release(backend, &request, &(struct error){ 0 });
 		return -1;
 	}
 	*err = (struct error){ 0 };
-	if (findings)
-		findings_add(findings, FINDING_OK, "probe", NULL, "acquired a lock in %.2f ms, "
-			     "connection included",
-			     (double)(clock_read_us(CLOCK_BOOTTIME) - start_us) / 1000);
-	if (findings && !session->options.run.driver->local)
+	findings_add(findings, FINDING_OK, "probe", NULL, "acquired a lock in %.2f ms, connection "
+		     "included", (double)(clock_read_us(CLOCK_BOOTTIME) - start_us) / 1000);
+	if (!session->options.run.driver->local)
 		waiter = backend_open(session->options.run.driver, &session->settings.uri, NULL,
 				      err);
 	if (waiter)
@@ -231,6 +214,7 @@ int command_setup(struct session *session, struct error *err)
 {
 	const char *location = session->settings.location;
 	const bool dry_run = session->options.dry_run;
+	struct findings ignored = { 0 };
 	char *plan = NULL;
 
 	if (session_connect(session, err) ||
@@ -248,8 +232,9 @@ int command_setup(struct session *session, struct error *err)
 	 * A directory may exist and be unusable for this user. On a server, the account that makes
 	 * the tables need not be one that holds locks.
 	 */
-	if (session->options.run.driver->local && take_probe(session, NULL, err))
+	if (session->options.run.driver->local && take_probe(session, &ignored, err))
 		return error_prefix(err, "%s cannot hold locks", location);
+	findings_finish(&ignored);
 	log_print(LEVEL_STEP, "%s is ready", location);
 	return 0;
 }
