@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "base/memory.h"
 #include "base/net.h"
 
@@ -63,8 +64,10 @@ void findings_add_transport(struct findings *findings, const char *host, bool en
 	findings_add_rules(findings, rules, sizeof(rules) / sizeof(rules[0]));
 }
 
-void findings_add_skew(struct findings *findings, int64_t skew_ms)
+void findings_add_clock(struct findings *findings, int64_t server_ms, int64_t asked_ms)
 {
+	/* It was read halfway between question and answer. */
+	const int64_t skew_ms = server_ms - (asked_ms + clock_wall_ms()) / 2;
 	const bool off = llabs(skew_ms) > CLOCK_SKEW_MS;
 
 	findings_add(findings, off ? FINDING_NOTE : FINDING_OK, "clock",

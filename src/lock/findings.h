@@ -49,6 +49,9 @@ void findings_add_rules(struct findings *findings, const struct finding_rule rul
 void findings_add_transport(struct findings *findings, const char *host, bool encrypted,
 			    bool verified, bool password);
 
-/* Add the finding "clock": how far the server's clock is ahead of the clock of this host. */
-void findings_add_skew(struct findings *findings, int64_t skew_ms);
+/*
+ * Add the finding "clock": how far the server's clock, which showed server_ms, is ahead of the
+ * clock of this host, which showed asked_ms when the server was asked and has just answered.
+ */
+void findings_add_clock(struct findings *findings, int64_t server_ms, int64_t asked_ms);
 void findings_finish(struct findings *findings);

@@ -86,7 +86,7 @@ static void report_zone(MYSQL_RES *facts, struct findings *findings)
 int mysql_check(struct backend *backend, struct findings *findings, struct error *err)
 {
 	struct mysql_backend *my = mysql_from_backend(backend);
-	const int64_t before_ms = clock_wall_ms();
+	const int64_t asked_ms = clock_wall_ms();
 	const struct request request = { .name = NULL };
 	MYSQL_RES *facts, *members;
 	struct error ignored = { 0 };
@@ -96,8 +96,7 @@ int mysql_check(struct backend *backend, struct findings *findings, struct error
 	if (mysql_persist(call.conn, my->strategy->statements->check_sql, call.values, 0, 2, &facts,
 			  err))
 		return -1;
-	findings_add_skew(findings, strtoll(get_fact(facts, "clock"), NULL, 10) / 1000 -
-			  (before_ms + clock_wall_ms()) / 2);
+	findings_add_clock(findings, strtoll(get_fact(facts, "clock"), NULL, 10) / 1000, asked_ms);
 	findings_add_transport(findings, my->address.hosts.list[my->address.hosts.at].name,
 			       get_fact(facts, "Ssl_cipher")[0],
 			       my->address.tls == MYSQL_TLS_VERIFIED, false);

@@ -77,33 +77,19 @@ static void check_info(struct redis_client *client, struct findings *findings)
 			     "cannot be read: %.180s", err.message);
 }
 
-/* Compare the clocks: leases end by the server's. Returns 0, or -1 and sets *err: no answer. */
-static int check_clock(struct redis_client *client, struct findings *findings, struct error *err)
-{
-	static const char *const time[] = { "TIME", NULL };
-	const int64_t before_ms = clock_wall_ms();
-	const redisReply *reply = redis_command(client, NULL, time, err);
-
-	if (reply && redis_has_shape(reply, "ss"))
-		findings_add_skew(findings, strtoll(reply->element[0]->str, NULL, 10) * 1000 +
-				  strtoll(reply->element[1]->str, NULL, 10) / 1000 -
-				  (before_ms + clock_wall_ms()) / 2);
-	else if (err->kind == ERROR_UNAVAILABLE)
-		return -1;
-	else
-		findings_add(findings, FINDING_WARNING, "clock", NULL, "cannot be read: %.180s",
-			     err->message);
-	*err = (struct error){ 0 };
-	return 0;
-}
-
 int redis_check(struct backend *backend, struct findings *findings, struct error *err)
 {
 	struct redis_client *client = redis_from_backend(backend);
 	const struct redis_address *address = &client->servers[0].address;
+	static const char *const time[] = { "TIME", NULL };
+	const int64_t asked_ms = clock_wall_ms();
+	const redisReply *reply = redis_command(client, NULL, time, err);
 
-	if (check_clock(client, findings, err))
-		return -1;
+	/* Leases end by the server's clock, and each acquisition needs TIME, too. */
+	if (!reply || !redis_has_shape(reply, "ss"))
+		return reply ? error_set(err, ERROR_UNAVAILABLE, 0, "TIME: unexpected reply") : -1;
+	findings_add_clock(findings, strtoll(reply->element[0]->str, NULL, 10) * 1000 +
+				     strtoll(reply->element[1]->str, NULL, 10) / 1000, asked_ms);
 	findings_add_transport(findings, address->at.port ? address->at.host : NULL,
 			       address->encrypted, !address->tls.insecure, address->password);
 	check_info(client, findings);

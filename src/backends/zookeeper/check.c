@@ -19,8 +19,7 @@ static bool check_server(struct zk_backend *zk, const struct uri_host *host,
 			 struct findings *findings)
 {
 	char answer[ZK_ANSWER_SIZE], label[URI_HOST_SIZE];
-	char version[48] = "not known: 4lw.commands.whitelist has no srvr", mode[24] = "answers";
-	const char *line;
+	char version[48] = "not known: 4lw.commands.whitelist has no srvr";
 	struct error err;
 
 	if (!zk_servers_ask(&zk->conn, host, 1, answer,
@@ -30,11 +29,8 @@ static bool check_server(struct zk_backend *zk, const struct uri_host *host,
 		return false;
 	}
 	sscanf(answer, "Zookeeper version: %47[^-,\r\n]", version);
-	line = strstr(answer, "Mode: ");
-	if (line)
-		sscanf(line, "Mode: %23[^\r\n]", mode);
-	findings_add(findings, FINDING_OK, "server", NULL, "%s: %s, version %s",
-		     uri_host_text(host->name, host->port, label, sizeof(label)), mode, version);
+	findings_add(findings, FINDING_OK, "version", NULL, "%s: %s",
+		     uri_host_text(host->name, host->port, label, sizeof(label)), version);
 	return true;
 }
 
@@ -42,22 +38,30 @@ static void check_ensemble(struct zk_backend *zk, struct findings *findings)
 {
 	const struct zk_conn *conn = &zk->conn;
 	const bool few = conn->host_count < 3;
+	const char *far = NULL;
 	size_t serving = 0;
 
-	/* Servers answer `srvr` in clear text only. */
-	for (size_t i = 0; i < conn->host_count && !conn->tls; i++)
-		serving += check_server(zk, &conn->hosts[i], findings);
+	for (size_t i = 0; i < conn->host_count; i++) {
+		if (!net_is_local(conn->hosts[i].name))
+			far = conn->hosts[i].name;
+		/* Servers answer `srvr` in clear text only. */
+		serving += !conn->tls && check_server(zk, &conn->hosts[i], findings);
+	}
 	if (!conn->tls)
 		findings_add(findings, few ? FINDING_WARNING : FINDING_OK, "quorum", few
 			     ? "run three servers or more, and name them all" : NULL,
 			     "%zu of %zu servers in the URI serve", serving, conn->host_count);
+	findings_add_transport(findings, far, conn->tls, true, conn->auth);
 }
 
-/* Find the longest session that the server grants. */
-static int check_session(struct zk_backend *zk, struct findings *findings, struct error *err)
+int zk_check(struct backend *backend, struct findings *findings, struct error *err)
 {
+	struct zk_backend *zk = zk_from_backend(backend);
 	enum zk_end end = zk_conn_begin(&zk->conn, zk->base.connect_timeout_ms, LONG_TTL_MS);
+	const struct request request = { .token = "" };
+	struct rows rows = { .hold_count = 0 };
 	bool shorter;
+	int failed;
 
 	if (!zk_conn_try(&zk->conn, true, &end, err))
 		return -1;
@@ -65,50 +69,14 @@ static int check_session(struct zk_backend *zk, struct findings *findings, struc
 	findings_add(findings, shorter ? FINDING_WARNING : FINDING_OK, "session",
 		     shorter ? "raise maxSessionTimeout, or take a shorter --ttl" : NULL,
 		     "a --ttl of up to %.6g s is granted", (double)zk->conn.ttl_ms / 1000);
-	return 0;
-}
-
-static void check_auth(const struct zk_backend *zk, struct findings *findings)
-{
-	const struct finding_rule rules[] = {
-		{ "auth", zk->conn.auth, FINDING_OK, "nodes are for the user ", zk->conn.user,
-		  " only", NULL },
-		{ "auth", true, FINDING_NOTE, "no user: anybody who reaches the server may remove "
-		  "locks", "", "", "give USER:PASSWORD@, so that nodes are for this user only" },
-	};
-	const char *far = NULL;
-
-	for (size_t i = 0; i < zk->conn.host_count; i++)
-		if (!net_is_local(zk->conn.hosts[i].name))
-			far = zk->conn.hosts[i].name;
-	findings_add_transport(findings, far, zk->conn.tls, true, zk->conn.auth);
-	findings_add_rules(findings, rules, sizeof(rules) / sizeof(rules[0]));
-}
-
-/* Warn of nodes of other programs in directories of locks. */
-static int check_ignored(struct zk_backend *zk, struct findings *findings, struct error *err)
-{
-	const struct request request = { .token = "" };
-	struct rows rows = { .hold_count = 0 };
-	const int failed = zk_show(&zk->base, &request, &rows, err);
-
+	failed = zk_show(backend, &request, &rows, err);
 	if (rows.ignored.count)
 		findings_add(findings, FINDING_WARNING, "layout", "use one kind of lock at a path",
 			     "%.160s is of another program, which dlock does not exclude (such "
 			     "nodes in all: %zu)", rows.ignored.names[0], rows.ignored.count);
 	rows_finish(&rows);
-	return failed;
-}
-
-int zk_check(struct backend *backend, struct findings *findings, struct error *err)
-{
-	struct zk_backend *zk = zk_from_backend(backend);
-
-	if (check_session(zk, findings, err) || check_ignored(zk, findings, err))
-		return -1;
-	check_auth(zk, findings);
 	check_ensemble(zk, findings);
-	return 0;
+	return failed;
 }
 
 /* ---- the root, and directories in it ---- */
