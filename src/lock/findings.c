@@ -24,7 +24,8 @@ void findings_add(struct findings *findings, enum severity severity, const char 
 	row = &findings->rows[findings->count++];
 	row->severity = severity;
 	snprintf(row->topic, sizeof(row->topic), "%s", topic);
-	snprintf(row->remedy, sizeof(row->remedy), "%s", remedy ? remedy : "");
+	snprintf(row->remedy, sizeof(row->remedy), "%s",
+		 remedy && severity != FINDING_OK ? remedy : "");
 	va_start(args, format);
 	vsnprintf(row->text, sizeof(row->text), format, args);
 	va_end(args);
@@ -68,10 +69,9 @@ void findings_add_clock(struct findings *findings, int64_t server_ms, int64_t as
 {
 	/* It was read halfway between question and answer. */
 	const int64_t skew_ms = server_ms - (asked_ms + clock_wall_ms()) / 2;
-	const bool off = llabs(skew_ms) > CLOCK_SKEW_MS;
 
-	findings_add(findings, off ? FINDING_NOTE : FINDING_OK, "clock",
-		     off ? "synchronise the clocks (NTP); leases do not depend on it" : NULL,
+	findings_add(findings, llabs(skew_ms) > CLOCK_SKEW_MS ? FINDING_NOTE : FINDING_OK, "clock",
+		     "synchronise the clocks (NTP); leases do not depend on it",
 		     "%+lld ms from the clock of this host", (long long)skew_ms);
 }
 

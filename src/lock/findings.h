@@ -25,7 +25,7 @@ struct findings {
 	size_t count;
 };
 
-/* Add a row. remedy may be NULL. */
+/* Add a row. remedy may be NULL; with FINDING_OK it is left out. */
 void findings_add(struct findings *findings, enum severity severity, const char *topic,
 		  const char *remedy, const char *format, ...)
 	__attribute__((format(printf, 5, 6)));

@@ -37,7 +37,6 @@ static bool check_server(struct zk_backend *zk, const struct uri_host *host,
 static void check_ensemble(struct zk_backend *zk, struct findings *findings)
 {
 	const struct zk_conn *conn = &zk->conn;
-	const bool few = conn->host_count < 3;
 	const char *far = NULL;
 	size_t serving = 0;
 
@@ -48,8 +47,8 @@ static void check_ensemble(struct zk_backend *zk, struct findings *findings)
 		serving += !conn->tls && check_server(zk, &conn->hosts[i], findings);
 	}
 	if (!conn->tls)
-		findings_add(findings, few ? FINDING_WARNING : FINDING_OK, "quorum", few
-			     ? "run three servers or more, and name them all" : NULL,
+		findings_add(findings, conn->host_count < 3 ? FINDING_WARNING : FINDING_OK, "quorum",
+			     "run three servers or more, and name them all",
 			     "%zu of %zu servers in the URI serve", serving, conn->host_count);
 	findings_add_transport(findings, far, conn->tls, true, conn->auth);
 }
@@ -60,14 +59,12 @@ int zk_check(struct backend *backend, struct findings *findings, struct error *e
 	enum zk_end end = zk_conn_begin(&zk->conn, zk->base.connect_timeout_ms, LONG_TTL_MS);
 	const struct request request = { .token = "" };
 	struct rows rows = { .hold_count = 0 };
-	bool shorter;
 	int failed;
 
 	if (!zk_conn_try(&zk->conn, true, &end, err))
 		return -1;
-	shorter = zk->conn.ttl_ms < BACKEND_TTL_MS;
-	findings_add(findings, shorter ? FINDING_WARNING : FINDING_OK, "session",
-		     shorter ? "raise maxSessionTimeout, or take a shorter --ttl" : NULL,
+	findings_add(findings, zk->conn.ttl_ms < BACKEND_TTL_MS ? FINDING_WARNING : FINDING_OK,
+		     "session", "raise maxSessionTimeout, or take a shorter --ttl",
 		     "a --ttl of up to %.6g s is granted", (double)zk->conn.ttl_ms / 1000);
 	failed = zk_show(backend, &request, &rows, err);
 	if (rows.ignored.count)
