@@ -14,6 +14,7 @@
 #define COLUMN 30
 /* The longest line of help. */
 #define WIDTH 79
+#define COMMANDS_WITH_DUR (COMMAND_RUN | COMMAND_ACQUIRE | COMMAND_RENEW | COMMAND_WAIT)
 
 static int command_help(struct session *session, struct error *err);
 
@@ -121,33 +122,26 @@ static void print_option(const struct option_row *row)
 	putchar('\n');
 }
 
-/* Print the usual options of run, or the others, or all options of another command. */
-static bool print_options(const char *title, const struct command *command, bool usual, bool others)
+/* Print those of the rows from first on, and before end, that a command has. */
+static void print_options(const char *title, const struct command *command, int first, int end)
 {
-	bool durations = false;
-
 	printf("\n%s:\n", title);
-	for (const struct option_row *row = option_rows; row->name; row++) {
-		if (!row->help || !(row->commands & (unsigned)command->bit) ||
-		    !(row - option_rows < OPTIONS_USUAL ? usual : others))
-			continue;
-		print_option(row);
-		durations |= row->argument && !strcmp(row->argument, "DUR");
-	}
-	return durations;
+	for (int i = first; i < end && option_rows[i].name; i++)
+		if (option_rows[i].help && option_rows[i].commands & (unsigned)command->bit)
+			print_option(&option_rows[i]);
 }
 
 static void print_help(const struct command *command)
 {
 	const bool is_run = command->bit == COMMAND_RUN;
-	bool durations;
 
 	printf("usage: dlock %s\n\n%c%s.\n", command->usage,
 	       command->summary[0] - 'a' + 'A', command->summary + 1);
-	durations = print_options(is_run ? "Usual options" : "Options", command, true, !is_run);
+	print_options(is_run ? "Usual options" : "Options", command, 0,
+		      is_run ? OPTIONS_USUAL : INT_MAX);
 	if (is_run)
-		print_options("Other options", command, false, true);
-	if (durations)
+		print_options("Other options", command, OPTIONS_USUAL, INT_MAX);
+	if (command->bit & COMMANDS_WITH_DUR)
 		printf("\nDUR is a number with a unit (ms s m h d; none: seconds), or a sum: "
 		       "1h30m.\n");
 	if (strstr(command->usage, "PATTERN"))
@@ -172,7 +166,7 @@ static void print_overview(void)
 	for (const struct command *command = commands; command->name; command++)
 		printf("  dlock %-12s%s\n", command->name, command->summary);
 	print_options("Usual options of 'dlock run [OPTION]... [NAME]... -- COMMAND [ARG]...'",
-		      commands, true, false);
+		      commands, 0, OPTIONS_USUAL);
 	printf("%s\n'dlock help COMMAND' shows all options of a command.\n"
 	       "See also: dlock(1), dlock-output(5), dlock.conf(5), dlock-backends(7),\n"
 	       "dlock-etcd(7), dlock-file(7), dlock-mysql(7), dlock-postgres(7),\n"
@@ -226,8 +220,6 @@ static int check_operands(const struct command *command, const struct options *o
 			  struct error *err)
 {
 	const int names = command->most == INT_MAX ? options->operand_count : command->least;
-	const int most = command->least && options->ended && options->named ? options->named
-									    : command->most;
 
 	if (options->operand_count < command->least)
 		return error_set(err, ERROR_USAGE, 0, options_may_be_cut(options)
@@ -235,12 +227,10 @@ static int check_operands(const struct command *command, const struct options *o
 				 : command->bare ? "usage: dlock %s"
 				 : "no NAME given; usage: dlock %s", command->usage);
 	/* The word is not shown, because it may be a token. */
-	if (options->operand_count > most)
-		return error_set(err, ERROR_USAGE, 0, options->ended
-				 ? "a command behind '--' is for 'dlock run' only"
-				 : "too many operands; usage: dlock %s", command->usage);
-	/* run checks its NAME, which may be derived. */
-	for (int i = 0; !command->bare && i < names; i++)
+	if (options->operand_count > command->most)
+		return error_set(err, ERROR_USAGE, 0, "too many operands; usage: dlock %s",
+				 command->usage);
+	for (int i = 0; i < names; i++)
 		if (name_check(options->operands[i], err))
 			return -1;
 	return 0;

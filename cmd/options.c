@@ -41,7 +41,7 @@ const struct option_row option_rows[] = {
 	  FIELD(run.once_ms), 1, 0 },
 	{ 0, "max-run", "DUR", "stop the command when it has run for this long",
 	  COMMAND_RUN, OPTION_DURATION, FIELD(run.max_run_ms), 0, 0 },
-	{ 'q', "quiet", NULL, "print only errors, and warnings of a lost lock", HOLDING_COMMANDS,
+	{ 'q', "quiet", NULL, "print only errors, and warnings of a lost lock", BACKEND_COMMANDS,
 	  OPTION_SET, FIELD(least), LEVEL_ERROR, 0 },
 	{ 'v', "verbose", NULL, "report each step", BACKEND_COMMANDS, OPTION_SET, FIELD(least),
 	  LEVEL_STEP, 0 },
@@ -70,10 +70,9 @@ const struct option_row option_rows[] = {
 	  OPTION_SET, FIELD(contain), 1, 0 },
 	{ 0, "no-contain", NULL, "do not contain the command, although the configuration file "
 	  "says so", COMMAND_RUN, OPTION_SET, FIELD(contain), -1, 0 },
-	{ 0, "on-lost", "kill|warn", "when the lock is lost: kill (default) stops the command; "
-	  "warn only warns", COMMAND_RUN, OPTION_CHOICE, FIELD(run.kill_on_lost), 1, 0 },
-	{ 0, "on-lost", "kill|warn", "when the lock is lost: kill (default) ends the process of "
-	  "--pid; warn does not", COMMAND_ACQUIRE, OPTION_CHOICE, FIELD(run.kill_on_lost), 1, 0 },
+	{ 0, "on-lost", "kill|warn", "when the lock is lost: kill (default) ends the command, or "
+	  "the process of --pid; warn only warns", HOLDING_COMMANDS, OPTION_CHOICE,
+	  FIELD(run.kill_on_lost), 1, 0 },
 	{ 0, "on-lost-run", "CMD", "run this shell command when the lock is lost and the command "
 	  "has ended", COMMAND_RUN, OPTION_TEXT, FIELD(run.on_lost_run), 1, 0 },
 	{ 0, "if-down", "fail|run|wait", "what to do when the backend is down: fail (default), run "
@@ -101,8 +100,6 @@ const struct option_row option_rows[] = {
 	{ 0, "json", NULL, "print JSON",
 	  COMMAND_ACQUIRE | COMMAND_RENEW | COMMAND_STATUS | COMMAND_CHECK,
 	  OPTION_FLAG, FIELD(json), 0, 0 },
-	{ 'q', "quiet", NULL, "print only errors", BACKEND_COMMANDS & ~HOLDING_COMMANDS,
-	  OPTION_SET, FIELD(least), LEVEL_ERROR, 0 },
 	{ 'v', "verbose", NULL, "name the libraries, too", COMMAND_VERSION, OPTION_SET,
 	  FIELD(least), LEVEL_STEP, 0 },
 	{ 'h', "help", NULL, "show this help", ALL_COMMANDS, OPTION_FLAG, FIELD(help), 0, 0 },
@@ -327,6 +324,7 @@ int options_parse(struct options *options, enum command_bit command, char **argv
 {
 	const bool is_run = command == COMMAND_RUN;
 	char **word = argv;
+	bool ended = false;
 
 	*options = (struct options){ .conflict_exit_code = EXIT_NOT_OBTAINED,
 				     .least = LEVEL_WARNING, .wait_ms = -1, .kill_after_ms = -1,
@@ -336,11 +334,13 @@ int options_parse(struct options *options, enum command_bit command, char **argv
 		word++;
 	options->operands = memory_new((size_t)(word - argv), sizeof(*word));
 	for (word = argv; *++word && !options->run.argv;) {
-		if (!options->ended && !strcmp(*word, "--")) {
-			options->ended = true;
-			options->named = options->operand_count;
+		if (!ended && !strcmp(*word, "--")) {
+			ended = true;
 			options->run.argv = is_run ? word + 1 : NULL;
-		} else if (options->ended || (*word)[0] != '-' || !(*word)[1]) {
+			if (!is_run && options->operand_count && word[1])
+				return error_set(err, ERROR_USAGE, 0,
+						 "a command behind '--' is for 'dlock run' only");
+		} else if (ended || (*word)[0] != '-' || !(*word)[1]) {
 			options->operands[options->operand_count++] = *word;
 		} else if (parse_word(options, command, argv[0], &word, err)) {
 			if (!is_run || !options->operand_count || has_command(argv))

@@ -72,7 +72,7 @@ extern const struct option_row option_rows[];
 struct options {
 	/*
 	 * The request of a run or an acquisition. settings_load() sets the fields that the
-	 * environment and the configuration can change, and session_begin() sets the name.
+	 * environment and the configuration can change, and the session sets the name.
 	 */
 	struct run_request run;
 	char **line;		/* all words, from the name of the command on */
@@ -98,10 +98,8 @@ struct options {
 	bool help;
 	bool version;
 	bool words;		/* of help, for the completions */
-	char **operands;	/* the words that are no options, and of run those before "--" */
+	char **operands;	/* the words that are no options; run.argv is what follows "--" */
 	int operand_count;
-	bool ended;		/* there is a "--"; run.argv is what follows it for run */
-	int named;		/* operands before "--" */
 };
 
 /*
