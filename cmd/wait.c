@@ -1,9 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* The command wait polls locks until nobody holds any of them. */
-#include <errno.h>
 #include <poll.h>
 #include <pthread.h>
-#include <stdatomic.h>
 #include <unistd.h>
 
 #include "lock/hold.h"
@@ -16,15 +14,8 @@
 
 #define TICK_MS 1000
 
-/* Set by the thread that reports how the wait has ended. */
-static atomic_flag decided = ATOMIC_FLAG_INIT;
-
-/* Let this thread report how the wait has ended, or wait while the other one ends the process. */
-static void decide(void)
-{
-	while (atomic_flag_test_and_set(&decided))
-		pause();
-}
+/* Locked for good by the thread that reports how the wait has ended, and ends the process. */
+static pthread_mutex_t decided = PTHREAD_MUTEX_INITIALIZER;
 
 /* End the process when --wait is over: a thread's work, because the resolver knows no limit. */
 static void *end_late(void *arg)
@@ -33,26 +24,19 @@ static void *end_late(void *arg)
 	const int64_t late_ms = session->options.run.wait_ms + LATE_RESULT_MS + LATE_CLEANUP_MS;
 	const struct timespec end = clock_timer_spec(clock_boot_ms() + late_ms).it_value;
 	struct error err;
-	int slept;
 
-	do
-		slept = clock_nanosleep(CLOCK_BOOTTIME, TIMER_ABSTIME, &end, NULL);
-	while (slept == EINTR);
-	/* The kernel refuses this clock. */
-	if (slept)
-		return NULL;
-	decide();
+	/* No signal is handled that could interrupt the sleep. */
+	clock_nanosleep(CLOCK_BOOTTIME, TIMER_ABSTIME, &end, NULL);
+	pthread_mutex_lock(&decided);
 	error_set(&err, ERROR_UNAVAILABLE, 0, "%s: no answer within the time of --wait",
 		  session->settings.location);
 	_exit(log_fail(&err));
 }
 
 /* Sleep, with a live line that changes each second. */
-static void sleep_until(int64_t until_ms, int64_t started_ms, struct wait_state *state)
+static void sleep_until(int64_t until_ms, const struct wait_state *state)
 {
 	for (int64_t now_ms = clock_boot_ms(); now_ms < until_ms; now_ms = clock_boot_ms()) {
-		/* Whole seconds, although a pause may have any length. */
-		state->began_ms = started_ms + (now_ms - started_ms) % TICK_MS;
 		log_waiting(state);
 		poll(NULL, 0, clock_poll_timeout(clock_earlier(until_ms, now_ms + TICK_MS)));
 	}
@@ -89,7 +73,7 @@ static void limit_call(const struct session *session, int64_t until_ms)
 static int wait_for_lock(struct session *session, int64_t started_ms, int64_t until_ms, bool *slept,
 			 struct error *err)
 {
-	struct run_result result = { .end = RUN_NOT_OBTAINED };
+	struct run_result result = { .end = RUN_NOT_OBTAINED, .wait.began_ms = started_ms };
 	struct wait_state *wait = &result.wait;
 	struct rows view;
 	int64_t pause_ms = 0;
@@ -99,7 +83,7 @@ static int wait_for_lock(struct session *session, int64_t started_ms, int64_t un
 		return -1;
 	for (;;) {
 		limit_call(session, until_ms);
-		failed = hold_show(session->backend, session->name, "", &view, err);
+		failed = hold_show(session->backend, session->options.run.name, "", &view, err);
 		if (failed)
 			break;
 		run_view(wait, &view);
@@ -108,14 +92,14 @@ static int wait_for_lock(struct session *session, int64_t started_ms, int64_t un
 		if (!wait->holder_known || clock_boot_ms() >= until_ms)
 			break;
 		*slept = true;
-		sleep_until(clock_earlier(clock_boot_ms() + pause_ms, until_ms), started_ms, wait);
+		sleep_until(clock_earlier(clock_boot_ms() + pause_ms, until_ms), wait);
 	}
 	log_waiting(NULL);
 	/* The last of several requests had little time. */
 	if (failed && !(wait->holder_known && clock_boot_ms() >= until_ms))
 		return -1;
 	if (wait->holder_known) {
-		decide();
+		pthread_mutex_lock(&decided);
 		return log_failed_run(&result, 1);
 	}
 	log_print(LEVEL_STEP, "free");
@@ -148,6 +132,6 @@ int command_wait(struct session *session, struct error *err)
 		result = wait_for_lock(session, started_ms, until_ms, &slept, err);
 	}
 	if (result < 0)
-		decide();
+		pthread_mutex_lock(&decided);
 	return result > 0 ? options->conflict_exit_code : result;
 }
