@@ -186,18 +186,6 @@ static int read_line(struct loader *loader, char *line, struct error *err)
 	return set_entry(loader, trim_blanks(line), trim_blanks(value), err);
 }
 
-static int check_sections(const struct config *config, size_t first, struct error *err)
-{
-	for (size_t i = first; i < config->count; i++) {
-		const struct config_entry *entry = &config->entries[i];
-
-		if (!*entry->key && !find_entry(config, first, entry->section, "uri"))
-			return error_set(err, ERROR_USAGE, 0, "%s: section [%s] has no uri",
-					 entry->location, entry->section);
-	}
-	return 0;
-}
-
 int config_load_text(struct config *config, char *text, const char *path, bool exposed,
 		     struct error *err)
 {
@@ -213,7 +201,14 @@ int config_load_text(struct config *config, char *text, const char *path, bool e
 		if (read_line(&loader, line, err))
 			return error_prefix(err, "%.250s:%d", path, loader.line);
 	}
-	return check_sections(config, loader.first, err);
+	for (size_t i = loader.first; i < config->count; i++) {
+		const struct config_entry *entry = &config->entries[i];
+
+		if (!*entry->key && !find_entry(config, loader.first, entry->section, "uri"))
+			return error_set(err, ERROR_USAGE, 0, "%s: section [%s] has no uri",
+					 entry->location, entry->section);
+	}
+	return 0;
 }
 
 int config_load(struct config *config, const char *path, struct error *err)

@@ -48,21 +48,21 @@ static int load_files(struct settings *settings, struct error *err)
 }
 
 /*
- * Choose a text: that of the option "--KEY", of the variable, of the backend's section, or of the
- * files before all sections. *source, for messages, is where it is from. NULL: none has it.
+ * Choose a text: that of the variable, of the key in the backend's section, or of the key before
+ * all sections. *source, for messages, is where it is from. NULL: none has it.
  */
-static const char *choose_text(const struct settings *settings, const char *given,
-			       const char *option, const char *variable, const char **source)
+static const char *choose_text(const struct settings *settings, const char *key,
+			       const char *variable, const char **source)
 {
 	const struct config *config = &settings->config;
-	const struct config_entry *entry = config_get(config, settings->section, option + 2);
-	const char *value = getenv(variable);
+	const struct config_entry *entry = config_get(config, settings->section, key);
+	const char *value = variable ? getenv(variable) : NULL;
 
-	*source = given ? option : variable;
-	if (given || (value && value[0]))
-		return given ? given : value;
+	*source = variable;
+	if (value && value[0])
+		return value;
 	if (!entry)
-		entry = config_get(config, "", option + 2);
+		entry = config_get(config, "", key);
 	if (entry)
 		*source = entry->location;
 	return entry ? entry->value : NULL;
@@ -70,21 +70,19 @@ static const char *choose_text(const struct settings *settings, const char *give
 
 /*
  * Choose *ms, unless only the default is left: the value of the option, unless it is below 0, or a
- * text. A text that the option overrides must be right, too. *source is where it is from.
+ * text. A text that the option overrides must be right, too. *source is where the text is from.
  */
-static int choose_duration(const struct settings *settings, int64_t given_ms, const char *option,
+static int choose_duration(const struct settings *settings, int64_t given_ms, const char *key,
 			   const char *variable,
 			   int (*parse)(const char *text, int64_t *ms, struct error *err),
 			   const char **source, int64_t *ms, struct error *err)
 {
-	const char *text = choose_text(settings, NULL, option, variable, source);
+	const char *text = choose_text(settings, key, variable, source);
 
 	if (text && parse(text, ms, err))
 		return error_prefix(err, "%s", *source);
-	if (given_ms >= 0) {
+	if (given_ms >= 0)
 		*ms = given_ms;
-		*source = option;
-	}
 	return 0;
 }
 
@@ -97,17 +95,18 @@ static int choose_durations(struct settings *settings, struct options *options, 
 	run->ttl_ms = BACKEND_TTL_MS;
 	run->wait_ms = CLOCK_NEVER;
 	run->kill_after_ms = -1;
-	if (choose_duration(settings, run->asked_ttl_ms ? run->asked_ttl_ms : -1, "--ttl",
+	if (choose_duration(settings, run->asked_ttl_ms ? run->asked_ttl_ms : -1, "ttl",
 			    "DLOCK_TTL", config_parse_ttl, &source, &run->ttl_ms, err) ||
-	    choose_duration(settings, options->nonblock ? 0 : options->wait_ms, "--wait",
+	    choose_duration(settings, options->nonblock ? 0 : options->wait_ms, "wait",
 			    "DLOCK_WAIT", config_parse_wait, &source, &run->wait_ms, err) ||
-	    choose_duration(settings, options->kill_after_ms, "--kill-after", "", duration_parse,
+	    choose_duration(settings, options->kill_after_ms, "kill-after", NULL, duration_parse,
 			    &source, &run->kill_after_ms, err))
 		return -1;
 	/* Only the default is cut to what fits. */
 	if (run->argv && has_lease && run->kill_after_ms > run->ttl_ms / 3)
 		return error_set(err, ERROR_USAGE, 0, "%s: more than a third of the TTL; it needs "
-				 "-t %" PRId64 "s or more", source,
+				 "-t %" PRId64 "s or more",
+				 options->kill_after_ms < 0 ? source : "--kill-after",
 				 (3 * run->kill_after_ms + 999) / 1000);
 	if (run->kill_after_ms < 0)
 		run->kill_after_ms = KILL_AFTER_MS;
@@ -186,10 +185,11 @@ static int read_backend(struct settings *settings, struct run_request *run, cons
 
 static int choose_backend(struct settings *settings, struct options *options, struct error *err)
 {
-	const char *variable = getenv("DLOCK_BACKEND"), *source;
-	const char *text = choose_text(settings, options->nested ? NULL : options->backend,
-				       "--backend", "DLOCK_BACKEND", &source);
+	const char *variable = getenv("DLOCK_BACKEND"), *source = "--backend";
+	const char *text = options->nested ? NULL : options->backend;
 
+	if (!text)
+		text = choose_text(settings, "backend", "DLOCK_BACKEND", &source);
 	if (!options->backend && variable && !variable[0])
 		return error_set(err, ERROR_USAGE, 0, "DLOCK_BACKEND is set, but empty: give it a "
 				 "URI, or unset DLOCK_BACKEND");
