@@ -37,7 +37,7 @@ static int print_result(const struct session *session, const struct acquire_resu
 		puts(result->token);
 	} else {
 		json_open(&json, NULL, '{');
-		json_text(&json, "name", session->name);
+		json_text(&json, "name", session->options.run.name);
 		json_text(&json, "token", result->token);
 		json_number(&json, "fence", fence ? (int64_t)fence : -1);
 		json_lease(&json, result->lease_ms ? result->lease_ms : -1);
@@ -85,7 +85,7 @@ static int ask_hold(struct session *session, enum keeper_verb verb, const struct
 /* Release a lock whose token could not be printed: nobody else could release it. */
 static void release_unprinted(struct session *session, const char *token)
 {
-	const struct request request = { .name = session->name, .token = token };
+	const struct request request = { .name = session->options.run.name, .token = token };
 	struct keeper_reply reply;
 	struct error err = { 0 };
 
@@ -162,7 +162,7 @@ static void report_renewed(const struct session *session, int64_t lease_ms)
 		return;
 	}
 	json_open(&json, NULL, '{');
-	json_text(&json, "name", session->name);
+	json_text(&json, "name", session->options.run.name);
 	json_lease(&json, lease_ms ? lease_ms : -1);
 	json_close(&json, '}');
 	putchar('\n');
@@ -185,6 +185,7 @@ static int report_kept(int level)
 
 int command_token(struct session *session, struct error *err)
 {
+	const char *name = session->options.run.name;
 	const bool release = session->command->bit == COMMAND_RELEASE;
 	enum keeper_verb verb = session->command->bit == COMMAND_RENEW ? KEEPER_VERB_RENEW
 								       : KEEPER_VERB_VERIFY;
@@ -192,7 +193,7 @@ int command_token(struct session *session, struct error *err)
 	char token[TOKEN_SIZE];
 	int level = 0;
 	const struct request request = {
-		.name = session->name, .token = token, .mode = HOLD_ANY,
+		.name = name, .token = token, .mode = HOLD_ANY,
 		.ttl_ms = session->options.run.asked_ttl_ms,
 	};
 
@@ -204,7 +205,7 @@ int command_token(struct session *session, struct error *err)
 		return -1;
 	if (reply.outcome == OUTCOME_LOST) {
 		log_print(LEVEL_WARNING, "this token does not hold the lock%s%s",
-			  token_scope(token, session->name, uri_identity(&session->settings.uri)) ==
+			  token_scope(token, name, uri_identity(&session->settings.uri)) ==
 			  TOKEN_OF_NAME ? " here: it is of another --backend" : "",
 			  session->options.operand_count > 1
 			  ? "" : "; if its hold has ended, unset DLOCK_TOKEN");

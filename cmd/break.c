@@ -41,7 +41,7 @@ static int break_lock(struct session *session, const struct rows *view, struct e
 	enum outcome outcome = OUTCOME_ERROR;
 
 	if (!session_connect(session, err))
-		outcome = hold_break(session->backend, session->name, view, err);
+		outcome = hold_break(session->backend, session->options.run.name, view, err);
 	if (outcome == OUTCOME_ERROR)
 		return log_fail(err);
 	if (outcome == OUTCOME_HELD)
@@ -61,10 +61,11 @@ int command_break(struct session *session, struct error *err)
 	if (!agreed && (!isatty(STDIN_FILENO) || !isatty(STDERR_FILENO)))
 		return error_set(err, ERROR_USAGE, 0, "there is no terminal to ask on; "
 				 "--yes breaks the lock without asking");
-	if (session_names(session, err) || session_view(session, NULL, err))
+	if (session_names(session, err))
 		return -1;
+	status = session_view(session);
 	agreed = agreed || !locks->held || confirm_break(session);
-	status = !agreed;
+	status = agreed ? status : 1;
 	for (size_t i = 0; i < locks->names.count; i++) {
 		session_choose(session, locks->names.names[i]);
 		if (!locks->views[i].hold_count) {

@@ -81,14 +81,12 @@ static int choose_name(struct session *session, struct error *err)
 	qsort(options->operands, (size_t)options->operand_count, sizeof(*options->operands),
 	      compare_names);
 	name_derive((const char *const *)argv, derived_name);
-	session->name = options->operand_count ? options->operands[0] : derived_name;
+	session->options.run.name = options->operand_count ? options->operands[0] : derived_name;
 	for (int i = 0; i < options->operand_count; i++)
 		if (options->operand_count > 1 && strstr(options->operands[i], "://"))
 			return error_set(err, ERROR_USAGE, 0, "a backend is named by -b, not '%s'",
 					 text_quote(options->operands[i], shown, sizeof(shown)));
-		else if (name_check(options->operands[i], err))
-			return -1;
-	return name_check(session->name, err);
+	return 0;
 }
 
 static int report_exec_failure(const char *command, struct run_result *result)
@@ -109,21 +107,6 @@ static int report_exec_failure(const char *command, struct run_result *result)
 		error_set(err, ERROR_INTERNAL, 0, "%s: command not found", shown);
 	log_failed_run(result, 0);
 	return errnum == ENOENT ? EXIT_NOT_FOUND : EXIT_CANNOT_EXECUTE;
-}
-
-/*
- * Die of the same Ctrl-C as the command, so that a calling shell sees it. Nobody else is signalled:
- * the command may have sent the signal to itself.
- */
-static void die_as_command(const struct run_result *result)
-{
-	int sig;
-
-	if (result->end != RUN_EXITED || !WIFSIGNALED(result->status) || !result->from_terminal)
-		return;
-	sig = WTERMSIG(result->status);
-	if (sig == SIGINT || sig == SIGQUIT)
-		signals_exit(sig);
 }
 
 static int run_locked(struct session *session, struct run_result *result, struct error *err)
@@ -178,11 +161,17 @@ int command_run(struct session *session, struct error *err)
 	status = run_locked(session, &result, err);
 	/* The job matters more than its report, which does not change the exit status. */
 	if (path && !session->options.nested &&
-	    metrics_write(path, session->name, began_at_ms, &result, status, err))
+	    metrics_write(path, session->options.run.name, began_at_ms, &result, status, err))
 		log_print(LEVEL_ERROR, "--metrics %s: %s",
 			  text_quote(path, shown, sizeof(shown)), err->message);
 	if (session->options.nested && result.end == RUN_NOT_OBTAINED)
 		signals_exit(NESTED_SIGNAL);
-	die_as_command(&result);
+	/*
+	 * Die of the same Ctrl-C as the command, so that a calling shell sees it. Nobody else is
+	 * signalled: the command may have sent the signal to itself.
+	 */
+	if (result.end == RUN_EXITED && result.from_terminal && WIFSIGNALED(result.status) &&
+	    (WTERMSIG(result.status) == SIGINT || WTERMSIG(result.status) == SIGQUIT))
+		signals_exit(WTERMSIG(result.status));
 	return status;
 }

@@ -28,37 +28,37 @@ void session_disconnect(struct session *session)
 void session_choose(struct session *session, const char *name)
 {
 	/* One lock, as most commands have it, keeps its connection. */
-	if (session->name == name)
+	if (session->options.run.name == name)
 		return;
 	session_disconnect(session);
-	session->name = session->options.run.name = name;
+	session->options.run.name = name;
 	log_about(name, session->settings.location, false);
 }
 
-int session_view(struct session *session, int *unread, struct error *err)
+int session_view(struct session *session)
 {
 	struct locks *locks = &session->locks;
 	char **names = locks->names.names;
+	struct error err;
 	size_t read = 0;
+	int status = 0;
 
 	locks->held = 0;
 	locks->views = memory_new(locks->names.count, sizeof(*locks->views));
 	for (size_t i = 0; i < locks->names.count; i++) {
 		session_choose(session, names[i]);
-		if (!session_connect(session, err) &&
-		    !hold_show(session->backend, names[i], "", &locks->views[read], err)) {
+		if (!session_connect(session, &err) &&
+		    !hold_show(session->backend, names[i], "", &locks->views[read], &err)) {
 			locks->held += locks->views[read].hold_count > 0;
 			names[read++] = names[i];
 			continue;
 		}
-		if (!unread)
-			return -1;
-		*unread = log_fail(err);
+		status = log_fail(&err);
 		session_choose(session, NULL);
 		free(names[i]);
 	}
 	locks->names.count = read;
-	return 0;
+	return status;
 }
 
 int session_names(struct session *session, struct error *err)
@@ -108,10 +108,10 @@ int session_begin(struct session *session, struct error *err)
 {
 	const bool holds = session->command->bit & (COMMAND_RUN | COMMAND_ACQUIRE);
 
-	session->options.run.name = session->name;
 	if (settings_load(&session->settings, &session->options, err))
 		return -1;
-	log_about(session->name, session->settings.location, holds && session->options.syslog);
+	log_about(session->options.run.name, session->settings.location,
+		  holds && session->options.syslog);
 	if (session->settings.exposed)
 		log_print(LEVEL_WARNING, "%.300s: others can read the password in it; chmod 600 it",
 			  session->settings.exposed);
@@ -127,7 +127,7 @@ int session_run(const struct command *command, const struct options *options)
 
 	session = (struct session){ .command = command, .options = *options };
 	if (command->least && command->most != INT_MAX)
-		session.name = options->operands[0];
+		session.options.run.name = options->operands[0];
 	/* NAME TOKEN of renew, verify and release */
 	if (command->most == 2 && options->operand_count == 2)
 		hide_token(&session.options);

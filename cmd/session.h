@@ -4,7 +4,8 @@
  * main.c. main() parses the command line, answers --help, checks the number of operands, and calls
  * the function of the row.
  *
- * A session is the settings and the backend of one command, which is a function over it.
+ * A session is the settings and the backend of one command, which is a function over it. The name
+ * of the lock is options.run.name, NULL while no lock of several was chosen.
  * session_run() calls this function, and a signal ends it. run and acquire call src/engine, which
  * has its own processes.
  *
@@ -41,8 +42,6 @@ struct session {
 	const struct command *command;
 	struct options options;
 	struct settings settings;
-	const char *name;		/* of the lock; NULL: not given, or one of several that
-					 * session_choose() did not choose yet */
 	struct backend *backend;	/* NULL until session_connect() */
 	struct locks locks;		/* of a command that takes several names */
 };
@@ -88,11 +87,10 @@ void session_choose(struct session *session, const char *name);
 int session_names(struct session *session, struct error *err);
 
 /*
- * Look at each lock of session->locks.names, and choose the last one. A lock that cannot be read
- * ends this with -1 and *err, or with unread is reported and left out, and *unread is the exit
- * status for it. Returns 0 otherwise.
+ * Look at each lock of session->locks.names, and choose the last one. A lock that cannot be read is
+ * reported and left out. Returns 0, or the exit status for such a lock.
  */
-int session_view(struct session *session, int *unread, struct error *err);
+int session_view(struct session *session);
 
 /* ---- settings.c ---- */
 

@@ -228,18 +228,6 @@ static void show_locks(const struct session *session)
 	}
 }
 
-/* --names: print the list, without a request for each lock. */
-static int print_names(struct session *session, struct error *err)
-{
-	const struct name_list *all = &session->locks.names;
-
-	if (list_locks(session, err))
-		return -1;
-	for (size_t i = 0; i < all->count && session->options.least < LEVEL_ERROR; i++)
-		print_line(stdout, "%s", all->names[i]);
-	return 0;
-}
-
 /*
  * Show the locks. Returns 1: one of the locks that were named is held; 0: none is; the exit status
  * for a lock that cannot be read; or -1 with *err.
@@ -247,22 +235,28 @@ static int print_names(struct session *session, struct error *err)
 static int show_once(struct session *session, struct error *err)
 {
 	const struct options *options = &session->options;
-	const bool for_people = !options->json && !options->prometheus;
+	const bool for_people = !options->json && !options->prometheus && !options->names;
+	const struct name_list *all = &session->locks.names;
 	const char *location = session->settings.location;
 	/* There is none, which only a screen shows again and again. */
 	static bool reported;
-	int unread = 0;
+	int unread;
 
 	/* Not in a table that a program reads. */
 	if (isatty(STDOUT_FILENO) && options->least < LEVEL_ERROR && for_people)
 		print_line(stdout, "on %s", location);
 	if (list_locks(session, err))
 		return -1;
-	if (!session->locks.names.count && !options->prometheus &&
-	    (!reported || print_is_screen(STDOUT_FILENO)))
+	/* The list needs no request for each lock. */
+	if (options->names) {
+		for (size_t i = 0; i < all->count && options->least < LEVEL_ERROR; i++)
+			print_line(stdout, "%s", all->names[i]);
+		return 0;
+	}
+	if (!all->count && !options->prometheus && (!reported || print_is_screen(STDOUT_FILENO)))
 		log_print(LEVEL_WARNING, "no locks are held on %s", location);
-	reported = !session->locks.names.count;
-	session_view(session, &unread, err);
+	reported = !all->count;
+	unread = session_view(session);
 	session_choose(session, NULL);
 	if (options->least < LEVEL_ERROR)
 		show_locks(session);
@@ -281,8 +275,6 @@ int command_status(struct session *session, struct error *err)
 	if (options->prometheus && (options->names || options->json || options->watch))
 		return error_set(err, ERROR_USAGE, 0, "--prometheus cannot be combined with "
 				 "--json, --names or --watch");
-	if (options->names)
-		return print_names(session, err);
 	do {
 		/* Home, and clear the screen. */
 		if (screen)
