@@ -10,7 +10,7 @@
 #include "base/text.h"
 #include "lock/holder.h"
 
-static void put_string(FILE *to, const char *text)
+void json_string(FILE *to, const char *text)
 {
 	bool control;
 	size_t length;
@@ -39,7 +39,7 @@ static void put_name(struct json *json, const char *name)
 	json->comma = true;
 	if (!name)
 		return;
-	put_string(json->stream, name);
+	json_string(json->stream, name);
 	putc(':', json->stream);
 }
 
@@ -60,7 +60,7 @@ void json_text(struct json *json, const char *name, const char *text)
 {
 	put_name(json, name);
 	if (text && text[0])
-		put_string(json->stream, text);
+		json_string(json->stream, text);
 	else
 		fputs("null", json->stream);
 }

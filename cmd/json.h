@@ -17,7 +17,9 @@ struct json {
 /* name is the member's name, or NULL for an element of an array and for the whole text. */
 void json_open(struct json *json, const char *name, char bracket);
 void json_close(struct json *json, char bracket);
-/* NULL and "" become null, bytes that are not UTF-8 become U+FFFD, controls are escaped. */
+/* Write only a string: bytes that are not UTF-8 become U+FFFD, controls are escaped. */
+void json_string(FILE *to, const char *text);
+/* NULL and "" become null. */
 void json_text(struct json *json, const char *name, const char *text);
 /* A negative number becomes null. */
 void json_number(struct json *json, const char *name, int64_t number);

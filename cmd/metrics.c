@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "base/memory.h"
+#include "json.h"
 #include "session.h"
 
 struct metric {
@@ -18,18 +19,6 @@ struct metric {
 	int64_t value;		/* -1: not known, left out */
 	bool is_ms;		/* written in seconds */
 };
-
-/* Write a label, and escape '\', '"' and newline in its value. */
-static void put_label(FILE *file, const char *name, const char *value)
-{
-	fprintf(file, "%s=\"", name);
-	for (; *value; value++) {
-		if (strchr("\\\"\n", *value))
-			putc('\\', file);
-		putc(*value == '\n' ? 'n' : *value, file);
-	}
-	putc('"', file);
-}
 
 /* Each metric is a gauge. */
 static void put_head(FILE *file, const char *prefix, const struct metric *metric)
@@ -44,9 +33,11 @@ static void put_sample(FILE *file, const char *prefix, const struct metric *metr
 {
 	if (metric->value < 0)
 		return;
-	fprintf(file, "%s%s{", prefix, metric->name);
-	put_label(file, "name", lock);
-	put_label(file, label, label_value);
+	/* A label is escaped as in JSON, but for controls, which no label has. */
+	fprintf(file, "%s%s{name=", prefix, metric->name);
+	json_string(file, lock);
+	fprintf(file, ",%s=", label);
+	json_string(file, label_value);
 	fprintf(file, "} %" PRId64, metric->is_ms ? metric->value / 1000 : metric->value);
 	if (metric->is_ms)
 		fprintf(file, ".%03d", (int)(metric->value % 1000));
@@ -87,7 +78,7 @@ static void put_all(FILE *file, const char *name, int64_t began_at_ms,
 		if (rows[i].value < 0)
 			continue;
 		put_head(file, "dlock_last_", &rows[i]);
-		put_sample(file, "dlock_last_", &rows[i], name, ",host", host);
+		put_sample(file, "dlock_last_", &rows[i], name, "host", host);
 	}
 }
 
@@ -132,7 +123,7 @@ void metrics_print_locks(const char *location, const struct locks *locks)
 		for (size_t i = 0; i < locks->names.count; i++) {
 			measure_lock(&locks->views[i], rows);
 			put_sample(stdout, "dlock_lock_", &rows[metric], locks->names.names[i],
-				   ",backend", location);
+				   "backend", location);
 		}
 	}
 }
