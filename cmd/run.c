@@ -31,7 +31,7 @@ static int compare_names(const void *a, const void *b)
 }
 
 /* Make the command that runs dlock for the names behind the first one. 0, or -1 with *err. */
-static int nest_run(struct options *options, int64_t wait_end_ms, struct error *err)
+static int nest_run(struct options *options, int64_t now_ms, struct error *err)
 {
 	static char self[PATH_MAX];
 	size_t count = 3;
@@ -44,7 +44,8 @@ static int nest_run(struct options *options, int64_t wait_end_ms, struct error *
 	argv = memory_new((size_t)(word - options->line) + count, sizeof(*argv));
 	argv[0] = self;
 	argv[1] = options->line[0];
-	argv[2] = memory_format("--nested=%lld", (long long)wait_end_ms);
+	argv[2] = memory_format("--nested=%lld", (long long)(options->run.wait_ms == CLOCK_NEVER
+				? CLOCK_NEVER : now_ms + options->run.wait_ms));
 	for (word = options->line; *++word;)
 		if (*word != options->operands[0])
 			argv[count++] = *word;
@@ -114,22 +115,20 @@ static int run_locked(struct session *session, struct run_result *result, struct
 	struct run_request *request = &session->options.run;
 	const int64_t left_ms = request->until_ms - clock_wall_ms(), now_ms = clock_boot_ms();
 	const bool nests = session->options.operand_count > 1;
-	int64_t wait_end_ms = CLOCK_NEVER;
 	struct signals signals;
 
 	if (session_begin(session, err) || signals_init(&signals, err))
 		return log_fail(err);
 	/* Do not wait past --until: the command would be stopped before it starts. */
 	if (request->until_ms)
-		request->wait_ms = clock_earlier(request->wait_ms, left_ms > 0 ? left_ms : 0);
+		request->wait_ms = clock_earlier(request->wait_ms, left_ms);
 	if (session->options.nested)
-		wait_end_ms = strtoll(session->options.nested, NULL, 10);
-	else if (request->wait_ms != CLOCK_NEVER)
-		wait_end_ms = now_ms + request->wait_ms;
-	if (wait_end_ms != CLOCK_NEVER)
-		request->wait_ms = wait_end_ms > now_ms ? wait_end_ms - now_ms : 0;
+		request->wait_ms = clock_earlier(request->wait_ms, strtoll(session->options.nested,
+									   NULL, 10) - now_ms);
+	if (request->wait_ms < 0)
+		request->wait_ms = 0;
 	request->command = request->argv[0];
-	if (nests && nest_run(&session->options, wait_end_ms, err))
+	if (nests && nest_run(&session->options, now_ms, err))
 		return log_fail(err);
 	supervise_run(request, &log_hooks, &signals, result);
 	if (nests && result->end == RUN_EXITED && WIFSIGNALED(result->status) &&
