@@ -94,7 +94,7 @@ static int choose_durations(struct settings *settings, struct options *options, 
 
 	run->ttl_ms = BACKEND_TTL_MS;
 	run->wait_ms = CLOCK_NEVER;
-	run->kill_after_ms = -1;
+	run->kill_after_ms = KILL_AFTER_MS;
 	if (choose_duration(settings, run->asked_ttl_ms ? run->asked_ttl_ms : -1, "ttl",
 			    "DLOCK_TTL", config_parse_ttl, &source, &run->ttl_ms, err) ||
 	    choose_duration(settings, options->nonblock ? 0 : options->wait_ms, "wait",
@@ -102,14 +102,13 @@ static int choose_durations(struct settings *settings, struct options *options, 
 	    choose_duration(settings, options->kill_after_ms, "kill-after", NULL, duration_parse,
 			    &source, &run->kill_after_ms, err))
 		return -1;
-	/* Only the default is cut to what fits. */
-	if (run->argv && has_lease && run->kill_after_ms > run->ttl_ms / 3)
+	if (options->kill_after_ms >= 0)
+		source = "--kill-after";
+	/* Only the default, which has no source, is cut to what fits. */
+	if (source && run->argv && has_lease && run->kill_after_ms > run->ttl_ms / 3)
 		return error_set(err, ERROR_USAGE, 0, "%s: more than a third of the TTL; it needs "
-				 "-t %" PRId64 "s or more",
-				 options->kill_after_ms < 0 ? source : "--kill-after",
+				 "-t %" PRId64 "s or more", source,
 				 (3 * run->kill_after_ms + 999) / 1000);
-	if (run->kill_after_ms < 0)
-		run->kill_after_ms = KILL_AFTER_MS;
 	return 0;
 }
 
