@@ -78,6 +78,15 @@ bool print_is_screen(int fd)
 	return term && *term && strcmp(term, "dumb") != 0 && isatty(fd);
 }
 
+int print_width(int fd)
+{
+	struct winsize size = { .ws_col = 0 };
+
+	if (!isatty(fd))
+		return 0;
+	return !ioctl(fd, TIOCGWINSZ, &size) && size.ws_col ? size.ws_col : 80;
+}
+
 /* Every line has all keys; a key without a value is null. */
 static void put_facts(struct json *json, const struct run_facts *facts)
 {
@@ -272,18 +281,16 @@ static const char *down_text(const struct wait_state *state, char buf[static TIM
 static void show_live_line(const struct wait_state *state, const char *holder)
 {
 	char waited[TIMED_SIZE], text[1024], queue[48], down[TIMED_SIZE], name[PRINT_NAME_SIZE];
-	struct winsize size = { 0 };
-	int width = 79;
+	const int width = print_width(STDERR_FILENO);
 
-	if (!in_foreground())
+	if (!in_foreground() || !width)
 		return;
-	if (!ioctl(STDERR_FILENO, TIOCGWINSZ, &size) && size.ws_col > 10)
-		width = size.ws_col - 1;
 	snprintf(text, sizeof(text), "dlock: %s: %s%s, %s%s", print_name(lines.name, name),
 		 timed_text("waiting ", run_elapsed(state->began_ms), "", waited),
 		 queue_text(state->down_since_ms ? -1 : state->ahead, queue),
 		 down_text(state, down), holder);
-	text_clean(text, strlen(text), text, (size_t)width + 1);
+	/* The NUL is where the last column is, so that the cursor stays in the line. */
+	text_clean(text, strlen(text), text, (size_t)width);
 	fprintf(stderr, "\r%s\033[K", text);
 	lines.line_shown = true;
 }

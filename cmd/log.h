@@ -60,6 +60,9 @@ const char *print_name(const char *name, char buf[static PRINT_NAME_SIZE]);
 /* Is it a terminal that obeys escape sequences? */
 bool print_is_screen(int fd);
 
+/* Returns the columns of the terminal; 0: it is none. */
+int print_width(int fd);
+
 /*
  * Flush stdout, at the end of every command. Returns the status that is given, or that of an error
  * when any of the output could not be written: then this prints why.

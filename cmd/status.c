@@ -3,7 +3,6 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include "base/duration.h"
@@ -44,21 +43,11 @@ static const char *who_text(const struct holder *holder, char *buf, size_t size)
 	return *buf ? buf : "another client";
 }
 
-/* The columns of the terminal on stdout; 0: it is none, so all is printed. */
-static int screen_width(void)
-{
-	struct winsize size = { .ws_col = 0 };
-
-	if (!isatty(STDOUT_FILENO))
-		return 0;
-	return !ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) && size.ws_col ? size.ws_col : 80;
-}
-
 /* Print a line, on a terminal without the fence and cut, and in red what is overdue. */
 static void print_columns(int width, const char *name, const char *mode, const char *held,
 			  const char *expires, const char *fence, const char *who, bool overdue)
 {
-	const int screen = screen_width();
+	const int screen = print_width(STDOUT_FILENO);
 	const char *no_color = getenv("NO_COLOR");
 	char line[PRINT_NAME_SIZE + HOLDER_PROCESS_SIZE + HOLDER_DESCRIPTION_SIZE + 64];
 
@@ -198,7 +187,7 @@ static void show_locks(const struct session *session)
 	const struct locks *locks = &session->locks;
 	const char *location = session->settings.location;
 	/* Half of what the other columns leave, and enough to know the lock by it. */
-	const int half = (screen_width() - 40) / 2, most = half > 12 ? half : 12;
+	const int half = (print_width(STDOUT_FILENO) - 40) / 2, most = half > 12 ? half : 12;
 	char name[PRINT_NAME_SIZE];
 	int width = 4, length;
 	bool header = false;
@@ -209,7 +198,7 @@ static void show_locks(const struct session *session)
 		length = (int)text_characters(print_name(locks->names.names[i], name));
 		width = length > width ? length : width;
 	}
-	width = screen_width() && width > most ? most : width;
+	width = print_width(STDOUT_FILENO) && width > most ? most : width;
 	for (size_t i = 0; i < locks->names.count && !options->prometheus; i++) {
 		const struct rows *view = &locks->views[i];
 
