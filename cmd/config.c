@@ -12,7 +12,6 @@
 #include "base/memory.h"
 #include "base/text.h"
 #include "base/textfile.h"
-#include "lock/uri.h"
 
 #define BLANKS " \t\r\v\f"
 #define SECTION_MAX_BYTES 48

@@ -95,15 +95,6 @@ int session_names(struct session *session, struct error *err)
 	return 0;
 }
 
-/* Move a token out of argv, which other users can read with ps. */
-static void hide_token(struct options *options)
-{
-	char *token = options->operands[1];
-
-	options->operands[1] = memory_copy(token);
-	memset(token, '*', strlen(token));
-}
-
 int session_begin(struct session *session, struct error *err)
 {
 	const bool holds = session->command->bit & (COMMAND_RUN | COMMAND_ACQUIRE);
@@ -123,14 +114,18 @@ int session_run(const struct command *command, const struct options *options)
 	/* Kept to the end of the process: the last messages have the name of a lock in it. */
 	static struct session session;
 	struct error err = { 0 };
+	char *token;
 	int status = -1;
 
 	session = (struct session){ .command = command, .options = *options };
 	if (command->least && command->most != INT_MAX)
 		session.options.run.name = options->operands[0];
-	/* NAME TOKEN of renew, verify and release */
-	if (command->most == 2 && options->operand_count == 2)
-		hide_token(&session.options);
+	/* Move the token of renew, verify and release out of argv: others can read that with ps. */
+	if (command->most == 2 && options->operand_count == 2) {
+		token = options->operands[1];
+		session.options.operands[1] = memory_copy(token);
+		memset(token, '*', strlen(token));
+	}
 	if (command->bare || !session_begin(&session, &err))
 		status = command->work(&session, &err);
 	if (status < 0)
