@@ -56,10 +56,9 @@ void findings_add_transport(struct findings *findings, const char *host, bool en
 		{ "transport", encrypted, FINDING_WARNING,
 		  "encrypted, but any server would do: the certificate is not verified", "", "",
 		  "name the authority that signed the certificate, see the manual page" },
-		{ "transport", password, FINDING_WARNING, "not encrypted: the password can be read "
-		  "on the way", "", "", "use TLS, a private network or a tunnel" },
-		{ "transport", true, FINDING_NOTE, "not encrypted: tokens can be read on the way",
-		  "", "", "use TLS, a private network or a tunnel" },
+		{ "transport", true, password ? FINDING_WARNING : FINDING_NOTE, "not encrypted: ",
+		  password ? "the password" : "tokens", " can be read on the way",
+		  "use TLS, a private network or a tunnel" },
 	};
 
 	findings_add_rules(findings, rules, sizeof(rules) / sizeof(rules[0]));
