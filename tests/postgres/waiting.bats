@@ -8,7 +8,7 @@ load postgres
 
 # sent: prints how many requests went through the proxy
 sent() {
-	grep -Ec 'BEGIN|SELECT|ROLLBACK' "$T/requests"
+	grep -Ec 'SELECT|SET TRANSACTION' "$T/requests"
 }
 
 # family: prints the pids of the dlock that was started last

@@ -3,7 +3,8 @@
 --
 -- The row in dlock_names is the mutex of one lock. Each request that adds, takes or removes an entry
 -- locks this row first, and decides in later statements, which see what others have committed: the
--- snapshot of a statement is taken when it begins. So a request is one packet and one transaction.
+-- snapshot of a statement is taken when it begins. A request is one packet, and so one transaction,
+-- which the server ends with the last statement, or rolls back with the first one that fails.
 
 -- name: tables
 -- strategy is that of the URI. fence in dlock_names is the last number drawn: it grows, and is the
@@ -24,10 +25,8 @@ CREATE TABLE IF NOT EXISTS dlock_entries (
 
 -- name: make_tables
 -- Two clients that make a table at once would collide in the catalogue.
-BEGIN;
 SELECT pg_advisory_xact_lock(hashtextextended('dlock_entries', 0));
 {create}
-COMMIT;
 
 -- name: grants
 GRANT SELECT, INSERT, UPDATE, DELETE ON dlock_names, dlock_entries TO {user};
@@ -43,7 +42,7 @@ strategy = {strategy} AND name = {name}
 -- there: so there is no limit, and the warning is not hidden. The mode of default_transaction_read_only
 -- stays, because an administrator may have set it to keep writers out. Who gives up closes the connection,
 -- which the server does not notice while it waits for the mutex: {limit} ends that wait.
-BEGIN ISOLATION LEVEL READ COMMITTED;
+SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
 SET LOCAL statement_timeout = 0;
 SET LOCAL lock_timeout = {limit};
 SET LOCAL client_min_messages = warning;
@@ -85,7 +84,6 @@ INSERT INTO dlock_entries
   FROM dlock_names WHERE {lock} AND
     CASE WHEN EXISTS (SELECT FROM dlock_entries WHERE {lock}) THEN false ELSE {door} END
   RETURNING fence;
-COMMIT;
 
 -- name: step
 -- Takes the lock exclusively for an entry that has become the first one: no row if it is not.
@@ -99,7 +97,6 @@ UPDATE dlock_entries e SET fence = n.fence, expires = clock_timestamp() + {ttl},
     CASE WHEN EXISTS (SELECT FROM dlock_entries q WHERE {lock} AND q.place < e.place) THEN false
       ELSE {door} END
   RETURNING e.fence;
-COMMIT;
 
 -- name: take
 -- Adds an entry, unless this token has one, and takes the lock if the entries before it allow this.
@@ -147,7 +144,6 @@ SELECT COALESCE((SELECT fence FROM put), 0), waiting,
       a.expires < clock_timestamp() + ({alive} - {patience}) * interval '1 ms' ORDER BY a.place LIMIT 1),
       ''), taken AND mode <> 0 OR current_setting('dlock.pruned') <> '0'
   FROM me;
-COMMIT;
 
 -- name: end_stale
 -- Ends a connection that we have closed, if it is still in a statement with the digest of our token.
@@ -160,7 +156,6 @@ SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity
 UPDATE dlock_entries SET expires = clock_timestamp() + {ttl}, owner = COALESCE({owner}, owner)
   WHERE {lock} AND token = {token} AND fence > 0 AND expires > clock_timestamp() AND {proof}
   RETURNING 1;
-COMMIT;
 
 -- name: release
 {begin}
@@ -168,7 +163,6 @@ COMMIT;
 {wake}
 DELETE FROM dlock_entries WHERE {lock} AND token = {token}
   RETURNING (fence > 0 AND expires > clock_timestamp() AND {proof})::int, pid, 0, {open};
-COMMIT;
 
 -- name: show
 -- One row for each entry, or one without an entry.

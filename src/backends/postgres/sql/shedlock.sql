@@ -48,7 +48,6 @@ INSERT INTO shedlock AS s (name, lock_until, locked_at, locked_by)
 SELECT CASE WHEN left(s.locked_by, 38) = {shedlock_by} THEN {shedlock_fence} ELSE 0 END, 0,
     (extract(epoch FROM s.lock_until - {utc}) * 1000)::bigint, true, 0, '', false
   FROM shedlock s WHERE {shedlock_is_held};
-COMMIT;
 
 -- name: shedlock_renew
 -- Extends a lease, and never takes the lock.
@@ -56,7 +55,6 @@ COMMIT;
 UPDATE shedlock s SET lock_until = {utc} + {ttl},
     locked_by = COALESCE({shedlock_locked_by}, locked_by)
   WHERE {shedlock_is_ours} RETURNING 1;
-COMMIT;
 
 -- name: shedlock_release
 -- The row stays. The lock becomes free after its minimum hold, and not within the millisecond in
@@ -69,13 +67,11 @@ UPDATE shedlock s SET lock_until = GREATEST({utc} + {keep} * interval '1 ms', s.
   WHERE {shedlock_is_ours}
   RETURNING 1, 0, CASE WHEN s.lock_until > {utc} + ({keep} + 1000) * interval '1 ms'
     THEN (extract(epoch FROM s.lock_until - {utc}) * 1000)::bigint ELSE 0 END;
-COMMIT;
 
 -- name: shedlock_break
 {begin}
 UPDATE shedlock s SET lock_until = {utc} WHERE {shedlock_is_held} AND {shedlock_fence} = {fence}
   RETURNING 1;
-COMMIT;
 
 -- name: shedlock_show
 -- Java's ShedLock stores the name of the host.
