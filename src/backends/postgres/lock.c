@@ -4,8 +4,8 @@
  * (sql/entries.sql). A waiter listens for a notification. A release removes the entry and notifies
  * the first two waiters in one transaction.
  *
- * The steps of tests/model/line.pml: try and take are the statements of these names; take also
- * removes a late waiter. release is the statement of this name, which wakes.
+ * The steps of tests/model/line.pml: try and take are the statement take, which also removes a late
+ * waiter. release is the statement of this name, which wakes.
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -60,9 +60,6 @@ void call_begin(struct call *call, struct postgres_backend *pg, const struct req
 	sql_set(values, SQL_INT("alive", HOLD_ALIVE_MS));
 	sql_set(values, SQL_INT("patience", HOLD_LATE_MS));
 	sql_set(values, SQL_PART("queue", request->queue ? "true" : "false"));
-	sql_set(values, SQL_TEXT("late", ""));
-	/* With another record, the lease may end before the time that waiters know. */
-	sql_set(values, SQL_PART("wakes", text ? sql_wake : ""));
 	set_door(pg, call);
 }
 
@@ -74,14 +71,6 @@ static bool is_missing(const struct postgres_conn *conn)
 static int64_t get_number(const PGresult *rows, int column)
 {
 	return sql_number(postgres_column(rows, 0, column));
-}
-
-/* Is a column of the first row true? */
-static bool is_set(const PGresult *rows, int column)
-{
-	const char *value = postgres_column(rows, 0, column);
-
-	return value && value[0] == 't';
 }
 
 int postgres_make_tables(struct postgres_backend *pg, struct error *err)
@@ -167,14 +156,13 @@ enum outcome postgres_release(struct backend *backend, const struct request *req
 {
 	struct postgres_backend *pg = postgres_from_backend(backend);
 	const struct sql_statements *statements = pg->strategy->statements;
-	const bool had = pg->conn.session, kept = request->keep_ms && statements->try_sql;
+	const bool had = pg->conn.session, kept = request->keep_ms && statements->leave_sql;
 	const char *sql = kept ? statements->renew_sql : statements->release_sql;
 	enum outcome outcome;
 	struct call call;
 	int64_t pid;
 	bool ended;
 
-	pg->waits = false;
 	pg->conn.channel[0] = '\0';
 	call_begin(&call, pg, request);
 	end_stale(pg, &call);
@@ -191,7 +179,7 @@ enum outcome postgres_release(struct backend *backend, const struct request *req
 
 /* ---- acquiring ---- */
 
-/* The columns of try and take. */
+/* The columns of take. */
 enum state {
 	FENCE,			/* 0: it was not taken */
 	WAITING,		/* waiters before ours */
@@ -199,24 +187,19 @@ enum state {
 	FOREIGN,		/* another program has the lock, or no wake-up can come */
 	OTHER_SLOTS,		/* of holders that do not agree with ours; 0: there are none */
 	LATE,			/* a waiter before it that may hold; "": none */
-	WAKES,			/* others may hold, too, or a dead waiter was removed */
 };
 
 /* Try once. BUSY: *rows, which the caller frees, has the state; without a row nothing is known. */
-static enum outcome request_lock(struct postgres_backend *pg, struct call *call, const char *sql,
-				 PGresult **rows, struct grant *grant, struct error *err)
+static enum outcome try_lock(struct postgres_backend *pg, struct call *call, PGresult **rows,
+			     struct grant *grant, struct error *err)
 {
-	struct error ignored;
-	PGresult *woken;
+	const char *sql = pg->strategy->statements->take_sql;
 	int slots, failed = postgres_run(&pg->conn, sql, call->values, rows, err);
 
 	if (failed && is_missing(&pg->conn) && !postgres_make_tables(pg, err))
 		failed = postgres_run(&pg->conn, sql, call->values, rows, err);
 	if (failed)
 		return OUTCOME_ERROR;
-	if (is_set(*rows, WAKES) &&
-	    !postgres_run(&pg->conn, sql_wake, call->values, &woken, &ignored))
-		PQclear(woken);
 	grant->fence = pg->fence = (uint64_t)get_number(*rows, FENCE);
 	if (grant->fence)
 		return OUTCOME_HELD;
@@ -224,63 +207,34 @@ static enum outcome request_lock(struct postgres_backend *pg, struct call *call,
 	return hold_mode_slots_agree(slots, call->request, err) ? OUTCOME_BUSY : OUTCOME_ERROR;
 }
 
-/* Take the lock with an entry, which is made if it is not there. */
-static enum outcome take_queued(struct postgres_backend *pg, struct call *call, struct grant *grant,
-				struct error *err)
+/* Take the lock with an entry, which is made if it is not there, and remove a late waiter. */
+static enum outcome take_lock(struct postgres_backend *pg, const struct request *request,
+			      struct grant *grant, struct error *err)
 {
 	int64_t late_ms = CLOCK_NEVER;
 	char late[ROW_ID_SIZE] = "";
 	enum outcome outcome;
 	const char *found;
+	struct call call;
 	PGresult *rows;
 
+	call_begin(&call, pg, request);
+	if (pg->strategy->statements->leave_sql && request->queue)
+		snprintf(pg->conn.channel, sizeof(pg->conn.channel), "dlock_%.32s", pg->id);
 	do {
-		sql_set(call->values, SQL_TEXT("late", late));
-		outcome = request_lock(pg, call, pg->strategy->statements->take_sql, &rows, grant,
-				       err);
+		sql_set(call.values, SQL_TEXT("late", late));
+		outcome = try_lock(pg, &call, &rows, grant, err);
 		if (outcome == OUTCOME_BUSY) {
 			found = postgres_column(rows, 0, LATE);
 			snprintf(late, sizeof(late), "%s", found ? found : "");
 			late_ms = hold_watch_late(&pg->late, late);
 			grant->retry_ms = clock_earlier(late_ms, hold_retry_at(
 				get_number(rows, LEFT_MS), !get_number(rows, WAITING),
-				is_set(rows, FOREIGN)));
+				get_number(rows, FOREIGN)));
 		}
 		PQclear(rows);
 	} while (outcome == OUTCOME_BUSY && !late_ms);
-	pg->waits = outcome == OUTCOME_BUSY && call->request->queue;
-	pg->woken = false;
 	return outcome;
-}
-
-/* Try the statements in the order of their costs. */
-static enum outcome take_lock(struct postgres_backend *pg, const struct request *request,
-			      struct grant *grant, struct error *err)
-{
-	const struct sql_statements *statements = pg->strategy->statements;
-	/* Most locks are free, and half of the waiters that are woken are first. */
-	const char *quick = statements->try_sql;
-	const bool enters = quick && !pg->waits;
-	enum outcome outcome = OUTCOME_BUSY;
-	PGresult *rows = NULL;
-	struct call call;
-
-	call_begin(&call, pg, request);
-	if (quick && !enters)
-		quick = pg->woken && request->mode == HOLD_EXCLUSIVE ? sql_step : NULL;
-	if (statements->try_sql && request->queue)
-		snprintf(pg->conn.channel, sizeof(pg->conn.channel), "dlock_%.32s", pg->id);
-	if (quick)
-		outcome = request_lock(pg, &call, quick, &rows, grant, err);
-	PQclear(rows);
-	if (outcome != OUTCOME_BUSY)
-		return outcome;
-	outcome = take_queued(pg, &call, grant, err);
-	/* Others were in the queue a moment ago: an answer for a client that cannot wait longer. */
-	if (outcome != OUTCOME_ERROR || !enters || err->errnum != ETIMEDOUT)
-		return outcome;
-	*err = (struct error){ 0 };
-	return OUTCOME_BUSY;
 }
 
 enum outcome postgres_acquire(struct backend *backend, const struct request *request,
@@ -324,12 +278,13 @@ enum outcome postgres_acquire(struct backend *backend, const struct request *req
 
 int64_t postgres_event(struct backend *backend)
 {
-	struct postgres_backend *pg = postgres_from_backend(backend);
+	struct postgres_conn *conn = &postgres_from_backend(backend)->conn;
+	bool woken;
 
-	postgres_read_input(&pg->conn);
-	pg->woken = backend->woken;
+	postgres_read_input(conn);
+	woken = backend->woken;
 	backend->woken = false;
-	return pg->woken || !pg->conn.pg ? 0 : CLOCK_NEVER;
+	return woken || !conn->pg ? 0 : CLOCK_NEVER;
 }
 
 /* ---- showing and breaking ---- */

@@ -3,10 +3,10 @@
 #include "postgres.h"
 
 static const struct sql_statements entries = {
-	.try_sql = sql_try,
 	.take_sql = sql_take,
 	.renew_sql = sql_renew,
 	.release_sql = sql_release,
+	.leave_sql = sql_release,
 	.show_sql = sql_show,
 	.list_sql = sql_list,
 	.break_sql = sql_release,

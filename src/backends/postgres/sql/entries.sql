@@ -47,19 +47,6 @@ SET LOCAL statement_timeout = 0;
 SET LOCAL lock_timeout = {limit};
 SET LOCAL client_min_messages = warning;
 
--- name: mutex
-SELECT FROM dlock_names WHERE {lock} FOR NO KEY UPDATE;
-
--- name: draw
--- Locks the mutex, and draws a number.
-INSERT INTO dlock_names AS n (strategy, name, fence) VALUES ({strategy}, {name}, {clock})
-  ON CONFLICT (strategy, name) DO UPDATE SET fence = GREATEST(n.fence + 1, excluded.fence);
-
--- name: home
--- {backend} is the process that answered the login. Behind a pooler, each transaction may have
--- another one.
-CASE pg_backend_pid() WHEN {backend} THEN pg_postmaster_start_time() ELSE '-infinity' END
-
 -- name: broken
 -- The connection of an entry is gone. The list is read once for all entries.
 (q.home = pg_postmaster_start_time() AND q.pid <> ALL (ARRAY(
@@ -70,41 +57,20 @@ q.fence = 0 AND {broken}
 
 -- name: wake
 -- Wakes the first waiter, which may take the lock, and the second one, which watches the first.
-SELECT pg_notify('dlock_' || left(token, 32), '') FROM dlock_entries q
-  WHERE {lock} AND fence = 0 AND token <> {token} AND NOT ({dead}) ORDER BY place LIMIT 2;
-
--- name: try
--- Takes a lock whose queue is empty: no row, and nothing done, if it is not.
-{begin}
-{settings}
-{draw}
-INSERT INTO dlock_entries
-  SELECT strategy, name, {token}, fence, {mode}, fence, clock_timestamp() + {ttl}, pg_backend_pid(),
-    {home}, {owner}
-  FROM dlock_names WHERE {lock} AND
-    CASE WHEN EXISTS (SELECT FROM dlock_entries WHERE {lock}) THEN false ELSE {door} END
-  RETURNING fence;
-
--- name: step
--- Takes the lock exclusively for an entry that has become the first one: no row if it is not.
-{begin}
-{settings}
-{draw}
-UPDATE dlock_entries e SET fence = n.fence, expires = clock_timestamp() + {ttl},
-    pid = pg_backend_pid(), home = {home} FROM dlock_names n
-  WHERE n.strategy = e.strategy AND n.name = e.name AND e.strategy = {strategy} AND e.name = {name} AND
-    e.token = {token} AND e.fence = 0 AND
-    CASE WHEN EXISTS (SELECT FROM dlock_entries q WHERE {lock} AND q.place < e.place) THEN false
-      ELSE {door} END
-  RETURNING e.fence;
+SELECT count(pg_notify('dlock_' || left(token, 32), '')) FROM (
+  SELECT token FROM dlock_entries q WHERE {lock} AND fence = 0 AND token <> {token} AND NOT ({dead})
+    ORDER BY place LIMIT 2) first
 
 -- name: take
 -- Adds an entry, unless this token has one, and takes the lock if the entries before it allow this.
 -- Expired entries are deleted first, so whoever is still there afterwards counts. An earlier request
 -- of this token, whose answer was lost, may have taken the lock: then its lease is extended.
+-- {backend} is the process that answered the login. Behind a pooler, each transaction may have
+-- another one.
 {begin}
 {settings}
-{draw}
+INSERT INTO dlock_names AS n (strategy, name, fence) VALUES ({strategy}, {name}, {clock})
+  ON CONFLICT (strategy, name) DO UPDATE SET fence = GREATEST(n.fence + 1, excluded.fence);
 {listen}
 WITH pruned AS (
   DELETE FROM dlock_entries q WHERE {lock} AND (expires <= clock_timestamp() OR
@@ -112,7 +78,8 @@ WITH pruned AS (
 SELECT set_config('dlock.pruned', count(*)::text, true) FROM pruned;
 INSERT INTO dlock_entries AS e
   SELECT strategy, name, {token}, fence, {mode}, 0, clock_timestamp() + {alive} * interval '1 ms', pg_backend_pid(),
-    {home}, {owner} FROM dlock_names WHERE {lock}
+    CASE pg_backend_pid() WHEN {backend} THEN pg_postmaster_start_time() ELSE '-infinity' END, {owner}
+  FROM dlock_names WHERE {lock}
   ON CONFLICT (strategy, name, token) DO UPDATE SET pid = excluded.pid, home = excluded.home,
     expires = GREATEST(e.expires, excluded.expires);
 WITH entries AS (
@@ -130,19 +97,18 @@ me AS (
       CASE WHEN mode > 0 AND held > 0 AND held <> mode THEN held ELSE 0 END AS slots
     FROM able WHERE token = {token}),
 put AS (
-  UPDATE dlock_entries e SET fence = CASE WHEN e.fence > 0 THEN e.fence ELSE n.fence END,
-      expires = clock_timestamp() + {ttl}
-    FROM me, dlock_names n WHERE me.taken AND e.strategy = me.strategy AND e.name = me.name AND
-      e.token = me.token AND n.strategy = me.strategy AND n.name = me.name RETURNING e.fence),
+  UPDATE dlock_entries e SET expires = clock_timestamp() + {ttl}, fence =
+      CASE WHEN e.fence > 0 THEN e.fence ELSE (SELECT fence FROM dlock_names WHERE {lock}) END
+    WHERE {lock} AND token = {token} AND (SELECT taken FROM me) RETURNING e.fence),
 gone AS (
-  DELETE FROM dlock_entries e USING me WHERE NOT me.taken AND e.strategy = me.strategy AND
-    e.name = me.name AND e.token = me.token AND (NOT {queue} OR me.slots > 0))
+  DELETE FROM dlock_entries WHERE {lock} AND token = {token} AND
+    (SELECT NOT taken AND (NOT {queue} OR slots > 0) FROM me))
 SELECT COALESCE((SELECT fence FROM put), 0), waiting,
     COALESCE((extract(epoch FROM ends - clock_timestamp()) * 1000)::bigint, -1),
-    able AND NOT taken OR pg_backend_pid() <> {backend},
-    slots, COALESCE((SELECT a.token FROM able a WHERE a.able AND a.fence = 0 AND a.place < me.place AND
-      a.expires < clock_timestamp() + ({alive} - {patience}) * interval '1 ms' ORDER BY a.place LIMIT 1),
-      ''), taken AND mode <> 0 OR current_setting('dlock.pruned') <> '0'
+    (able AND NOT taken OR pg_backend_pid() <> {backend})::int, slots,
+    COALESCE((SELECT a.token FROM able a WHERE a.able AND a.fence = 0 AND a.place < me.place AND
+      a.expires < clock_timestamp() + ({alive} - {patience}) * interval '1 ms' ORDER BY a.place LIMIT 1), ''),
+    CASE WHEN taken AND mode <> 0 OR current_setting('dlock.pruned') <> '0' THEN ({wake}) END
   FROM me;
 
 -- name: end_stale
@@ -151,16 +117,17 @@ SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity
   WHERE pid = {stale} AND position({token} IN query) > 0;
 
 -- name: renew
+-- With another record, the lease may end before the time that waiters know.
 {begin}
-{wakes}
+SELECT CASE WHEN {owner} IS NOT NULL THEN ({wake}) END;
 UPDATE dlock_entries SET expires = clock_timestamp() + {ttl}, owner = COALESCE({owner}, owner)
   WHERE {lock} AND token = {token} AND fence > 0 AND expires > clock_timestamp() AND {proof}
   RETURNING 1;
 
 -- name: release
 {begin}
-{mutex}
-{wake}
+SELECT FROM dlock_names WHERE {lock} FOR NO KEY UPDATE;
+{wake};
 DELETE FROM dlock_entries WHERE {lock} AND token = {token}
   RETURNING (fence > 0 AND expires > clock_timestamp() AND {proof})::int, pid, 0, {open};
 

@@ -46,7 +46,7 @@ INSERT INTO shedlock AS s (name, lock_until, locked_at, locked_by)
       ELSE GREATEST({utc}, s.locked_at + interval '1 ms') END
   WHERE s.lock_until <= {utc} OR left(s.locked_by, 38) = {shedlock_by};
 SELECT CASE WHEN left(s.locked_by, 38) = {shedlock_by} THEN {shedlock_fence} ELSE 0 END, 0,
-    (extract(epoch FROM s.lock_until - {utc}) * 1000)::bigint, true, 0, '', false
+    (extract(epoch FROM s.lock_until - {utc}) * 1000)::bigint, 1, 0, ''
   FROM shedlock s WHERE {shedlock_is_held};
 
 -- name: shedlock_renew
