@@ -59,6 +59,7 @@ void call_begin(struct call *call, struct postgres_backend *pg, const struct req
 	sql_set(values, SQL_INT("keep", request->keep_ms));
 	sql_set(values, SQL_INT("alive", HOLD_ALIVE_MS));
 	sql_set(values, SQL_INT("patience", HOLD_LATE_MS));
+	sql_set(values, SQL_INT("stale", pg->conn.stale));
 	sql_set(values, SQL_PART("queue", request->queue ? "true" : "false"));
 	set_door(pg, call);
 }
@@ -138,19 +139,6 @@ enum outcome postgres_renew(struct backend *backend, const struct request *reque
 	return outcome == OUTCOME_ERROR && door && !pg->conn.pg ? OUTCOME_LOST : outcome;
 }
 
-/* End a request that still runs on a closed connection: it could take a lock after its release. */
-static void end_stale(struct postgres_backend *pg, struct call *call)
-{
-	struct error ignored;
-	PGresult *rows;
-
-	sql_set(call->values, SQL_INT("stale", pg->conn.stale));
-	if (pg->conn.stale &&
-	    !postgres_run(&pg->conn, sql_end_stale, call->values, &rows, &ignored))
-		PQclear(rows);
-	pg->conn.stale = 0;
-}
-
 enum outcome postgres_release(struct backend *backend, const struct request *request,
 			      struct error *err)
 {
@@ -165,8 +153,6 @@ enum outcome postgres_release(struct backend *backend, const struct request *req
 
 	pg->conn.channel[0] = '\0';
 	call_begin(&call, pg, request);
-	end_stale(pg, &call);
-	backend->resent = false;
 	outcome = change_hold(pg, &call, sql, &pid, err);
 	pg->conn.session = false;
 	if (!had || outcome == OUTCOME_HELD)

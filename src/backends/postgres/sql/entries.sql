@@ -112,9 +112,10 @@ SELECT COALESCE((SELECT fence FROM put), 0), waiting,
   FROM me;
 
 -- name: end_stale
--- Ends a connection that we have closed, if it is still in a statement with the digest of our token.
-SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity
-  WHERE pid = {stale} AND position({token} IN query) > 0;
+-- Ends a connection that we have closed during a request, if its last statement has the digest of our
+-- token: it could take a lock after its release. Later statements read the list of connections again.
+SELECT count(pg_terminate_backend(pid)), pg_stat_clear_snapshot() FROM pg_stat_get_activity({stale})
+  WHERE {stale} > 0 AND position({token} IN query) > 0;
 
 -- name: renew
 -- With another record, the lease may end before the time that waiters know.
@@ -126,6 +127,7 @@ UPDATE dlock_entries SET expires = clock_timestamp() + {ttl}, owner = COALESCE({
 
 -- name: release
 {begin}
+{end_stale}
 SELECT FROM dlock_names WHERE {lock} FOR NO KEY UPDATE;
 {wake};
 DELETE FROM dlock_entries WHERE {lock} AND token = {token}

@@ -61,6 +61,7 @@ UPDATE shedlock s SET lock_until = {utc} + {ttl},
 -- which it was taken. A retained lock has no token. A clock that was set back keeps it taken: for
 -- how many ms.
 {begin}
+{end_stale}
 UPDATE shedlock s SET lock_until = GREATEST({utc} + {keep} * interval '1 ms', s.locked_at + interval '1 ms'),
     locked_by = CASE WHEN {keep} = 0 THEN s.locked_by ELSE 'dlock-' || repeat('0', 32) ||
       substr(COALESCE({shedlock_locked_by}, s.locked_by), 39) END
