@@ -8,7 +8,6 @@
  * waiter. release is the statement of this name, which wakes.
  */
 #include <errno.h>
-#include <inttypes.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -20,48 +19,33 @@
 
 /* ---- requests ---- */
 
-/* Set the values of the server's lock behind the entry. */
-static void set_door(struct postgres_backend *pg, struct call *call)
-{
-	const struct request *request = call->request;
-	struct sql_value *const values = call->values;
-	const bool there = pg->strategy->door;
-	/* break_hold() has no token, and no session that has the lock. */
-	const bool mine = there && request->token;
-
-	sql_set(values, SQL_PART("settings", mine && request->ttl_ms ? sql_advisory_settings : ""));
-	sql_set(values, SQL_INT("idle", request->ttl_ms));
-	sql_set(values, SQL_PART("suffix", request->mode == HOLD_SHARED ? "_shared" : ""));
-	sql_set(values, SQL_PART("door", mine ? sql_advisory_pass : "true"));
-	sql_set(values, SQL_PART("proof", mine ? sql_advisory_prove : "true"));
-	sql_set(values, SQL_PART("open", mine ? sql_advisory_open : "NULL"));
-	sql_set(values, SQL_PART("there", there ? sql_advisory_there : "1"));
-	sql_set(values, SQL_PART("strangers", there ? sql_advisory_strangers : ""));
-}
-
 void call_begin(struct call *call, struct postgres_backend *pg, const struct request *request)
 {
 	struct sql_value *const values = call->values;
 	const char *text = request->text;
+	/* break_hold() has no token, and no session that has the server's lock. */
+	const bool session = pg->strategy->door && request->token;
 
 	call->request = request;
 	if (request->token)
 		row_id(request->token, pg->id);
-	snprintf(call->ttl, sizeof(call->ttl), "%" PRId64 " * interval '1 ms'",
-		 request->keep_ms ? request->keep_ms : request->ttl_ms);
 	values[0] = SQL_LAST;
 	sql_set(values, SQL_TEXT("strategy", pg->strategy->name));
 	sql_set(values, SQL_TEXT("name", request->name ? request->name : ""));
 	sql_set(values, SQL_TEXT("token", pg->id));
 	sql_set(values, text ? SQL_TEXT("owner", text) : SQL_PART("owner", "NULL"));
 	sql_set(values, SQL_INT("mode", sql_mode(request)));
-	sql_set(values, SQL_PART("ttl", call->ttl));
+	sql_set(values, SQL_INT("ttl", request->keep_ms ? request->keep_ms : request->ttl_ms));
 	sql_set(values, SQL_INT("keep", request->keep_ms));
 	sql_set(values, SQL_INT("alive", HOLD_ALIVE_MS));
 	sql_set(values, SQL_INT("patience", HOLD_LATE_MS));
 	sql_set(values, SQL_INT("stale", pg->conn.stale));
 	sql_set(values, SQL_PART("queue", request->queue ? "true" : "false"));
-	set_door(pg, call);
+	sql_set(values, SQL_PART("suffix", request->mode == HOLD_SHARED ? "_shared" : ""));
+	sql_set(values, SQL_PART("mine", session ? "pid = pg_backend_pid()" : "true"));
+	sql_set(values, SQL_PART("door", session ? sql_advisory_pass : "true"));
+	sql_set(values, SQL_PART("open", session ? sql_advisory_open : "NULL"));
+	sql_set(values, SQL_PART("strangers", session ? sql_advisory_strangers : ""));
 }
 
 static bool is_missing(const struct postgres_conn *conn)

@@ -87,7 +87,7 @@ void sql_show_row(const struct sql_strategy *strategy, const char *const columns
 {
 	const int64_t fence = sql_number(columns[SHOWN_FENCE]);
 	const int64_t mode = sql_number(columns[SHOWN_MODE]);
-	const bool there = sql_number(columns[SHOWN_THERE]);
+	const bool there = !strategy->door || sql_number(columns[SHOWN_THERE]);
 	struct row *row;
 
 	rows->fence = (uint64_t)sql_number(columns[SHOWN_LAST]);

@@ -65,7 +65,7 @@ enum sql_shown {
 	SHOWN_MODE,		/* as sql_mode() */
 	SHOWN_ID, SHOWN_LEFT, SHOWN_AGE, SHOWN_OWNER,
 	SHOWN_MINE,
-	SHOWN_THERE,		/* whether its connection is there */
+	SHOWN_THERE,		/* whether its connection is there, if it lives with one */
 	SHOWN
 };
 

@@ -37,6 +37,9 @@ strategy = {strategy} AND name = {name}
 -- name: clock
 (extract(epoch FROM clock_timestamp()) * 1000000)::bigint
 
+-- name: until
+clock_timestamp() + {ttl} * interval '1 ms'
+
 -- name: begin
 -- A limit of time that ends a COMMIT while a standby is awaited is only a warning, and the commit is
 -- there: so there is no limit, and the warning is not hidden. The mode of default_transaction_read_only
@@ -68,7 +71,6 @@ SELECT count(pg_notify('dlock_' || left(token, 32), '')) FROM (
 -- {backend} is the process that answered the login. Behind a pooler, each transaction may have
 -- another one.
 {begin}
-{settings}
 INSERT INTO dlock_names AS n (strategy, name, fence) VALUES ({strategy}, {name}, {clock})
   ON CONFLICT (strategy, name) DO UPDATE SET fence = GREATEST(n.fence + 1, excluded.fence);
 {listen}
@@ -97,7 +99,7 @@ me AS (
       CASE WHEN mode > 0 AND held > 0 AND held <> mode THEN held ELSE 0 END AS slots
     FROM able WHERE token = {token}),
 put AS (
-  UPDATE dlock_entries e SET expires = clock_timestamp() + {ttl}, fence =
+  UPDATE dlock_entries e SET expires = {until}, fence =
       CASE WHEN e.fence > 0 THEN e.fence ELSE (SELECT fence FROM dlock_names WHERE {lock}) END
     WHERE {lock} AND token = {token} AND (SELECT taken FROM me) RETURNING e.fence),
 gone AS (
@@ -121,8 +123,8 @@ SELECT count(pg_terminate_backend(pid)), pg_stat_clear_snapshot() FROM pg_stat_g
 -- With another record, the lease may end before the time that waiters know.
 {begin}
 SELECT CASE WHEN {owner} IS NOT NULL THEN ({wake}) END;
-UPDATE dlock_entries SET expires = clock_timestamp() + {ttl}, owner = COALESCE({owner}, owner)
-  WHERE {lock} AND token = {token} AND fence > 0 AND expires > clock_timestamp() AND {proof}
+UPDATE dlock_entries SET expires = {until}, owner = COALESCE({owner}, owner)
+  WHERE {lock} AND token = {token} AND fence > 0 AND expires > clock_timestamp() AND {mine}
   RETURNING 1;
 
 -- name: release
@@ -131,14 +133,14 @@ UPDATE dlock_entries SET expires = clock_timestamp() + {ttl}, owner = COALESCE({
 SELECT FROM dlock_names WHERE {lock} FOR NO KEY UPDATE;
 {wake};
 DELETE FROM dlock_entries WHERE {lock} AND token = {token}
-  RETURNING (fence > 0 AND expires > clock_timestamp() AND {proof})::int, pid, 0, {open};
+  RETURNING (fence > 0 AND expires > clock_timestamp() AND {mine})::int, pid, 0, {open};
 
 -- name: show
 -- One row for each entry, or one without an entry.
 SELECT n.fence, q.fence, q.mode, q.token,
     (extract(epoch FROM q.expires - clock_timestamp()) * 1000)::bigint,
     GREATEST(0, {clock} - CASE WHEN q.fence > 0 THEN q.fence ELSE q.place END) / 1000,
-    q.owner, (q.token = {token})::int, ({there})::int, q.place
+    q.owner, (q.token = {token})::int, (NOT {broken})::int, q.place
   FROM dlock_names n LEFT JOIN dlock_entries q ON q.strategy = n.strategy AND q.name = n.name AND
     q.expires > clock_timestamp() AND NOT ({dead})
   WHERE n.strategy = {strategy} AND n.name = {name}

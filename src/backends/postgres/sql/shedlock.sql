@@ -40,8 +40,8 @@ s.name = {name} AND s.lock_until > {utc}
 -- If an earlier answer was lost and the lock is already ours, the lease is extended. locked_at grows.
 {begin}
 INSERT INTO shedlock AS s (name, lock_until, locked_at, locked_by)
-  VALUES ({name}, {utc} + {ttl}, {utc}, {shedlock_locked_by})
-  ON CONFLICT (name) DO UPDATE SET lock_until = {utc} + {ttl}, locked_by = excluded.locked_by,
+  VALUES ({name}, {utc} + {ttl} * interval '1 ms', {utc}, {shedlock_locked_by})
+  ON CONFLICT (name) DO UPDATE SET lock_until = {utc} + {ttl} * interval '1 ms', locked_by = excluded.locked_by,
     locked_at = CASE WHEN s.lock_until > {utc} THEN s.locked_at
       ELSE GREATEST({utc}, s.locked_at + interval '1 ms') END
   WHERE s.lock_until <= {utc} OR left(s.locked_by, 38) = {shedlock_by};
@@ -52,7 +52,7 @@ SELECT CASE WHEN left(s.locked_by, 38) = {shedlock_by} THEN {shedlock_fence} ELS
 -- name: shedlock_renew
 -- Extends a lease, and never takes the lock.
 {begin}
-UPDATE shedlock s SET lock_until = {utc} + {ttl},
+UPDATE shedlock s SET lock_until = {utc} + {ttl} * interval '1 ms',
     locked_by = COALESCE({shedlock_locked_by}, locked_by)
   WHERE {shedlock_is_ours} RETURNING 1;
 
