@@ -29,6 +29,7 @@ void call_begin(struct call *call, struct postgres_backend *pg, const struct req
 	call->request = request;
 	if (request->token)
 		row_id(request->token, pg->id);
+	snprintf(call->channel, sizeof(call->channel), "dlock_%.32s", pg->id);
 	values[0] = SQL_LAST;
 	sql_set(values, SQL_TEXT("strategy", pg->strategy->name));
 	sql_set(values, SQL_TEXT("name", request->name ? request->name : ""));
@@ -40,6 +41,9 @@ void call_begin(struct call *call, struct postgres_backend *pg, const struct req
 	sql_set(values, SQL_INT("alive", HOLD_ALIVE_MS));
 	sql_set(values, SQL_INT("patience", HOLD_LATE_MS));
 	sql_set(values, SQL_INT("stale", pg->conn.stale));
+	sql_set(values, SQL_INT("limit", pg->base.timeout_ms));
+	sql_set(values, SQL_NAME("channel", call->channel));
+	sql_set(values, SQL_PART("listening", request->queue ? sql_listen : ""));
 	sql_set(values, SQL_PART("queue", request->queue ? "true" : "false"));
 	sql_set(values, SQL_PART("suffix", request->mode == HOLD_SHARED ? "_shared" : ""));
 	sql_set(values, SQL_PART("mine", session ? "pid = pg_backend_pid()" : "true"));
@@ -135,7 +139,6 @@ enum outcome postgres_release(struct backend *backend, const struct request *req
 	int64_t pid;
 	bool ended;
 
-	pg->conn.channel[0] = '\0';
 	call_begin(&call, pg, request);
 	outcome = change_hold(pg, &call, sql, &pid, err);
 	pg->conn.session = false;
@@ -189,8 +192,6 @@ static enum outcome take_lock(struct postgres_backend *pg, const struct request 
 	PGresult *rows;
 
 	call_begin(&call, pg, request);
-	if (pg->strategy->statements->leave_sql && request->queue)
-		snprintf(pg->conn.channel, sizeof(pg->conn.channel), "dlock_%.32s", pg->id);
 	do {
 		sql_set(call.values, SQL_TEXT("late", late));
 		outcome = try_lock(pg, &call, &rows, grant, err);

@@ -58,6 +58,10 @@ SET LOCAL client_min_messages = warning;
 -- name: dead
 q.fence = 0 AND {broken}
 
+-- name: listen
+-- Again in each request of a waiter, because a new connection does not listen yet.
+LISTEN {channel};
+
 -- name: wake
 -- Wakes the first waiter, which may take the lock, and the second one, which watches the first.
 SELECT count(pg_notify('dlock_' || left(token, 32), '')) FROM (
@@ -73,7 +77,7 @@ SELECT count(pg_notify('dlock_' || left(token, 32), '')) FROM (
 {begin}
 INSERT INTO dlock_names AS n (strategy, name, fence) VALUES ({strategy}, {name}, {clock})
   ON CONFLICT (strategy, name) DO UPDATE SET fence = GREATEST(n.fence + 1, excluded.fence);
-{listen}
+{listening}
 WITH pruned AS (
   DELETE FROM dlock_entries q WHERE {lock} AND (expires <= clock_timestamp() OR
     token <> {token} AND (fence = 0 AND token = {late} OR {dead})) RETURNING token)
