@@ -2,6 +2,7 @@
 /* Locks in a PostgreSQL server: opening the strategy of a URI, making its tables. */
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/error.h"
 #include "base/memory.h"
@@ -59,7 +60,8 @@ static int pg_setup(struct backend *backend, char **plan, struct error *err)
 	if (plan)
 		*plan = sql_make_plan(pg->strategy, &postgres_dialect, "", values);
 	/* Existing tables are enough for an account that may not create any. */
-	else if (!sql_can_show(backend, postgres_show) || pg->conn.code == POSTGRES_NO_TABLE)
+	else if (!sql_can_show(backend, postgres_show) ||
+		 !strcmp(pg->conn.state, POSTGRES_NO_TABLE))
 		return postgres_make_tables(pg, err);
 	return 0;
 }

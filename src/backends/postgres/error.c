@@ -5,60 +5,57 @@
 
 #include "conn.h"
 
-/* A class of SQLSTATEs has all those that begin with its two characters. */
-#define STATE POSTGRES_STATE
-#define CLASS(A, B) POSTGRES_STATE(A, B, '0', '0', '0')
-
-/* PostgreSQL manual, appendix A. */
-static const struct sql_refusal refusals[] = {
-	{ ERROR_REFUSED, SQL_OTHER, "wrong user or password", { STATE('2', '8', 'P', '0', '1') } },
-	{ ERROR_REFUSED, SQL_OTHER, "the server's pg_hba.conf refuses this user, database or "
-	  "address, or wants TLS (?sslmode=)", { STATE('2', '8', '0', '0', '0') } },
-	{ ERROR_REFUSED, SQL_OTHER, "the server has no such database",
-	  { STATE('3', 'D', '0', '0', '0') } },
-	{ ERROR_REFUSED, SQL_OTHER, "this account lacks a privilege; 'dlock setup --dry-run' "
-	  "prints the GRANTs needed", { STATE('4', '2', '5', '0', '1') } },
-	{ ERROR_REFUSED, SQL_OTHER, "a table is missing: 'dlock setup' makes it",
-	  { POSTGRES_NO_TABLE, STATE('3', 'F', '0', '0', '0') } },
-	{ ERROR_REFUSED, SQL_OTHER, "a table is not as dlock makes it",
-	  { STATE('4', '2', '7', '0', '3'), STATE('4', '2', '8', '0', '4'),
-	    STATE('4', '2', 'P', '1', '0'), STATE('2', '3', '5', '0', '2'),
-	    STATE('2', '2', '0', '0', '1') } },
-	{ ERROR_REFUSED, SQL_OTHER, "a pooler is between, which ?strategy=advisory cannot use: "
-	  "name the server itself", { STATE('2', '2', 'P', '0', '2') } },
-	{ ERROR_REFUSED, SQL_OTHER, "the encoding of the database has not all characters of the "
-	  "name", { STATE('2', '2', 'P', '0', '5'), STATE('2', '2', '0', '2', '1') } },
-	{ ERROR_REFUSED, SQL_OTHER, "this server lacks what locks need, such as LISTEN: use "
-	  "PostgreSQL 12 or newer, and 14 for ?strategy=advisory",
-	  { STATE('0', 'A', '0', '0', '0'), STATE('4', '2', '8', '8', '3'),
-	    STATE('4', '2', '7', '0', '4'), STATE('4', '2', '6', '0', '1') } },
-	{ ERROR_UNAVAILABLE, SQL_ELSEWHERE, "the server is read-only: name the primary",
-	  { STATE('2', '5', '0', '0', '6') } },
-	{ ERROR_UNAVAILABLE, SQL_OTHER, "too many connections; each waiter needs one, see "
-	  "max_connections", { POSTGRES_FULL } },
-	{ ERROR_UNAVAILABLE, SQL_ELSEWHERE, "the server is out of memory or disk space",
-	  { CLASS('5', '3'), CLASS('5', '8') } },
-	{ ERROR_UNAVAILABLE, SQL_CONTENTION, "other sessions get in the way, or a limit of time",
-	  { CLASS('4', '0'), STATE('5', '5', 'P', '0', '3'), STATE('5', '7', '0', '1', '4') } },
-	{ ERROR_UNAVAILABLE, SQL_LOSS, "the server or the pooler is starting, shutting down or "
-	  "out of reach", { CLASS('5', '7'), CLASS('0', '8') } },
-	{ ERROR_UNAVAILABLE, SQL_LOSS, "the server has failed", { CLASS('X', 'X') } },
+/* PostgreSQL manual, appendix A. "***" stands for all of a class that no row before has. */
+static const struct {
+	struct sql_refusal meaning;
+	const char *states;
+} refusals[] = {
+	{ { ERROR_REFUSED, SQL_OTHER, "wrong user or password" }, "28P01" },
+	{ { ERROR_REFUSED, SQL_OTHER, "the server's pg_hba.conf refuses this user, database or "
+	    "address, or wants TLS (?sslmode=)" }, "28000" },
+	{ { ERROR_REFUSED, SQL_OTHER, "the server has no such database" }, "3D000" },
+	{ { ERROR_REFUSED, SQL_OTHER, "this account lacks a privilege; 'dlock setup --dry-run' "
+	    "prints the GRANTs needed" }, "42501" },
+	{ { ERROR_REFUSED, SQL_OTHER, "a table is missing: 'dlock setup' makes it" },
+	  POSTGRES_NO_TABLE " 3F000" },
+	{ { ERROR_REFUSED, SQL_OTHER, "a table is not as dlock makes it" },
+	  "42703 42804 42P10 23502 22001" },
+	{ { ERROR_REFUSED, SQL_OTHER, "a pooler is between, which ?strategy=advisory cannot use: "
+	    "name the server itself" }, "22P02" },
+	{ { ERROR_REFUSED, SQL_OTHER, "the encoding of the database has not all characters of the "
+	    "name" }, "22P05 22021" },
+	{ { ERROR_REFUSED, SQL_OTHER, "this server lacks what locks need, such as LISTEN: use "
+	    "PostgreSQL 12 or newer, and 14 for ?strategy=advisory" },
+	  "0A000 42883 42704 42601" },
+	{ { ERROR_UNAVAILABLE, SQL_ELSEWHERE, "the server is read-only: name the primary" },
+	  "25006" },
+	{ { ERROR_UNAVAILABLE, SQL_OTHER, "too many connections; each waiter needs one, see "
+	    "max_connections" }, POSTGRES_FULL },
+	{ { ERROR_UNAVAILABLE, SQL_ELSEWHERE, "the server is out of memory or disk space" },
+	  "53*** 58***" },
+	{ { ERROR_UNAVAILABLE, SQL_CONTENTION, "other sessions get in the way, or a limit of "
+	    "time" }, "40*** 55P03 57014" },
+	{ { ERROR_UNAVAILABLE, SQL_LOSS, "the server or the pooler is starting, shutting down or "
+	    "out of reach" }, "57*** 08***" },
+	{ { ERROR_UNAVAILABLE, SQL_LOSS, "the server has failed" }, "XX***" },
 };
 
-static const struct sql_refusal *find_refusal(unsigned int code)
+/* state: five characters, or "". */
+static const struct sql_refusal *find_refusal(const char *state)
 {
-	static const struct sql_refusal other = { ERROR_REFUSED, SQL_OTHER, NULL, { 0 } };
-	const size_t count = sizeof(refusals) / sizeof(refusals[0]);
-	const struct sql_refusal *found = sql_find_refusal(refusals, count, code);
+	static const struct sql_refusal other = { ERROR_REFUSED, SQL_OTHER, NULL };
+	char class[6];
 
-	if (!found)
-		found = sql_find_refusal(refusals, count, code & POSTGRES_CLASS);
-	return found ? found : &other;
+	snprintf(class, sizeof(class), "%.2s***", state);
+	for (size_t i = 0; state[0] && i < sizeof(refusals) / sizeof(refusals[0]); i++)
+		if (strstr(refusals[i].states, state) || strstr(refusals[i].states, class))
+			return &refusals[i].meaning;
+	return &other;
 }
 
-enum sql_class postgres_classify(unsigned int code)
+enum sql_class postgres_classify(const char *state)
 {
-	return find_refusal(code)->class;
+	return find_refusal(state)->class;
 }
 
 /* Find the SQLSTATE in a verbose message: "FATAL:  28P01: ..." in any language. NULL: none. */
@@ -83,21 +80,16 @@ static int refuse_local(const struct sql_hosts *hosts, const char *text, struct 
 			 (int)strcspn(text, "\n"), text);
 }
 
-int postgres_refuse(struct postgres_conn *conn, const char *state, const char *text,
-		    struct error *err)
+int postgres_refuse(struct postgres_conn *conn, const char *text, struct error *err)
 {
-	const char *found = find_state(text);
-	char code[6], line[256];
+	const char *state = find_state(text);
+	char line[256];
 
+	snprintf(conn->state, sizeof(conn->state), "%.5s", state ? state : "");
 	if (!state)
-		state = found;
-	conn->code = 0;
-	if (!state || strlen(state) < 5)
 		return refuse_local(&conn->hosts, text, err);
-	conn->code = STATE(state[0], state[1], state[2], state[3], state[4]);
-	text = found ? found + strlen("28P01:") : text;
+	text = state + strlen("28P01:");
 	text += strspn(text, " ");
-	snprintf(code, sizeof(code), "%.5s", state);
 	snprintf(line, sizeof(line), "%.*s", (int)strcspn(text, "\n"), text);
-	return sql_refuse(&conn->hosts, find_refusal(conn->code), code, line, err);
+	return sql_refuse(&conn->hosts, find_refusal(conn->state), conn->state, line, err);
 }

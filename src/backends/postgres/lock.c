@@ -54,7 +54,7 @@ void call_begin(struct call *call, struct postgres_backend *pg, const struct req
 
 static bool is_missing(const struct postgres_conn *conn)
 {
-	return conn->code == POSTGRES_NO_TABLE;
+	return !strcmp(conn->state, POSTGRES_NO_TABLE);
 }
 
 static int64_t get_number(const PGresult *rows, int column)

@@ -69,16 +69,6 @@ int sql_hosts_connect(struct sql_hosts *hosts, int64_t timeout_ms, sql_connect_f
 	return -1;
 }
 
-const struct sql_refusal *sql_find_refusal(const struct sql_refusal refusals[], size_t count,
-					   unsigned int code)
-{
-	for (size_t i = 0; i < count; i++)
-		for (const unsigned int *c = refusals[i].codes; *c; c++)
-			if (*c == code)
-				return &refusals[i];
-	return NULL;
-}
-
 int sql_refuse(const struct sql_hosts *hosts, const struct sql_refusal *refusal, const char *code,
 	       const char *text, struct error *err)
 {

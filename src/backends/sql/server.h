@@ -49,17 +49,12 @@ enum sql_class {
 	SQL_CONTENTION,		/* statements of several clients collided, or an interrupt */
 };
 
-/* Errors with one meaning. Their own text follows the advice in parentheses. */
+/* The meaning of errors. Their own text follows the advice in parentheses. */
 struct sql_refusal {
 	enum error_kind kind;
 	enum sql_class class;
 	const char *advice;	/* NULL: the text of the server says enough */
-	unsigned int codes[9];	/* 0: no more */
 };
-
-/* Returns the row of a table of count rows that has this code, or NULL. */
-const struct sql_refusal *sql_find_refusal(const struct sql_refusal refusals[], size_t count,
-					   unsigned int code);
 
 /* Set *err to the meaning of an error, with the code and the text of the server. Returns -1. */
 int sql_refuse(const struct sql_hosts *hosts, const struct sql_refusal *refusal, const char *code,
