@@ -6,17 +6,6 @@
 
 #include "base/clock.h"
 
-static void set_label(struct sql_hosts *hosts)
-{
-	const struct uri_host *host = &hosts->list[hosts->at];
-	char text[URI_HOST_SIZE];
-
-	hosts->port = host->name && !host->port ? hosts->usual_port : host->port;
-	snprintf(hosts->label, sizeof(hosts->label), "%.12s %.110s", hosts->scheme,
-		 host->name ? uri_host_text(host->name, hosts->port, text, sizeof(text))
-			    : hosts->elsewhere);
-}
-
 void sql_hosts_init(struct sql_hosts *hosts, const struct uri *uri, uint16_t usual_port,
 		    const char *elsewhere)
 {
@@ -29,33 +18,29 @@ void sql_hosts_init(struct sql_hosts *hosts, const struct uri *uri, uint16_t usu
 		.scheme = uri->scheme,
 		.elsewhere = elsewhere,
 	};
-	set_label(hosts);
+	/* The next one after the last one is the first. */
+	hosts->at = hosts->count - 1;
+	sql_hosts_next(hosts);
 }
 
 void sql_hosts_next(struct sql_hosts *hosts)
 {
+	const struct uri_host *host;
+	char text[URI_HOST_SIZE];
+
 	hosts->at = (hosts->at + 1) % hosts->count;
-	set_label(hosts);
-}
-
-/* Add the reason of one more host. ERROR_UNAVAILABLE of any host wins: trying later may help. */
-static void add_reason(struct error *err, const struct error *one)
-{
-	const struct error before = *err;
-
-	*err = *one;
-	if (before.kind == ERROR_NONE)
-		return;
-	error_set(err, before.kind == ERROR_UNAVAILABLE ? before.kind : one->kind, 0,
-		  "%.235s; %.235s", before.message, one->message);
-	err->errnum = one->errnum;
+	host = &hosts->list[hosts->at];
+	hosts->port = host->name && !host->port ? hosts->usual_port : host->port;
+	snprintf(hosts->label, sizeof(hosts->label), "%.12s %.110s", hosts->scheme,
+		 host->name ? uri_host_text(host->name, hosts->port, text, sizeof(text))
+			    : hosts->elsewhere);
 }
 
 int sql_hosts_connect(struct sql_hosts *hosts, int64_t timeout_ms, sql_connect_fn *connect,
 		      void *conn, struct error *err)
 {
 	const int64_t end_ms = clock_boot_ms() + timeout_ms;
-	struct error one;
+	struct error one, before;
 	int64_t now_ms;
 
 	*err = (struct error){ 0 };
@@ -64,7 +49,13 @@ int sql_hosts_connect(struct sql_hosts *hosts, int64_t timeout_ms, sql_connect_f
 		if (!connect(conn, now_ms + (end_ms - now_ms) / (int64_t)left, &one))
 			return 0;
 		sql_hosts_next(hosts);
-		add_reason(err, &one);
+		before = *err;
+		*err = one;
+		/* ERROR_UNAVAILABLE of any host wins: trying later may help. */
+		if (before.kind != ERROR_NONE)
+			error_set(err, before.kind == ERROR_UNAVAILABLE ? before.kind : one.kind, 0,
+				  "%.235s; %.235s", before.message, one.message);
+		err->errnum = one.errnum;
 	}
 	return -1;
 }
