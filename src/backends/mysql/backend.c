@@ -62,22 +62,17 @@ static struct backend *my_open(const struct uri *uri, struct error *err)
 static int my_setup(struct backend *backend, char **plan, struct error *err)
 {
 	struct mysql_backend *my = mysql_from_backend(backend);
-	const char *database = my->address.database, *user = my->address.user;
+	const char *database = my->address.database;
 
 	/* Existing tables are enough for an account that may not create any. */
 	if (!plan)
-		return sql_can_show(backend, lease_show) && !mysql_is_missing(&my->conn) &&
-				       !mysql_is_missing(&my->side)
-			       ? 0 : mysql_make_tables(&my->conn, err);
+		return sql_can_show(backend) && !mysql_is_missing(&my->conn) &&
+		       !mysql_is_missing(&my->side) ? 0 : mysql_make_tables(&my->conn, err);
 	if (!database)
 		return error_set(err, ERROR_USAGE, 0, "--dry-run needs the database in the URI: "
 				 "mysql://HOST/DATABASE");
-
-	const struct sql_value values[] = {
-		SQL_NAME("database", database), SQL_NAME("user", user ? user : "dlock"), SQL_LAST
-	};
-
-	*plan = sql_make_plan(my->strategy, &mysql_dialect, "USE {database};\n", values);
+	*plan = sql_make_plan(my->strategy, &mysql_dialect, "USE {database};\n", database,
+			      my->address.user);
 	return 0;
 }
 

@@ -54,13 +54,11 @@ static struct backend *pg_open(const struct uri *uri, struct error *err)
 static int pg_setup(struct backend *backend, char **plan, struct error *err)
 {
 	struct postgres_backend *pg = postgres_from_backend(backend);
-	const char *user = pg->conn.uri->user;
-	const struct sql_value values[] = { SQL_NAME("user", user ? user : "dlock"), SQL_LAST };
 
 	if (plan)
-		*plan = sql_make_plan(pg->strategy, &postgres_dialect, "", values);
+		*plan = sql_make_plan(pg->strategy, &postgres_dialect, "", "", pg->conn.uri->user);
 	/* Existing tables are enough for an account that may not create any. */
-	else if (!sql_can_show(backend, postgres_show) ||
+	else if (!sql_can_show(backend) ||
 		 !strcmp(pg->conn.state, POSTGRES_NO_TABLE))
 		return postgres_make_tables(pg, err);
 	return 0;

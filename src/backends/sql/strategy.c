@@ -9,32 +9,31 @@
 
 #include "base/duration.h"
 #include "base/error.h"
-#include "base/memory.h"
 #include "base/text.h"
 #include "lock/uri.h"
 
 const struct sql_strategy *sql_find_strategy(const struct sql_strategy strategies[],
 					     const struct uri *uri, struct error *err)
 {
-	const char *strategy = uri_param(uri, "strategy"), *dialect = uri_param(uri, "dialect");
-	const char *wanted = dialect ? dialect : strategy;
+	const bool dialect = uri_param(uri, "dialect");
+	const char *param = dialect ? "dialect" : "strategy", *wanted = uri_param(uri, param);
 	char known[160] = "";
 	size_t used = 0;
 
-	if (strategy && dialect) {
+	if (dialect && uri_param(uri, "strategy")) {
 		error_set(err, ERROR_USAGE, 0, "%s: ?strategy= and ?dialect= exclude each other",
 			  uri->scheme);
 		return NULL;
 	}
 	for (const struct sql_strategy *s = strategies; s->name; s++) {
-		if (!wanted || (s->dialect == (dialect != NULL) && !strcmp(s->name, wanted)))
+		if (!wanted || (s->dialect == dialect && !strcmp(s->name, wanted)))
 			return s;
-		if (s->dialect == (dialect != NULL))
+		if (s->dialect == dialect)
 			used += (size_t)snprintf(known + used, sizeof(known) - used, "%s%s",
 						 used ? ", " : "", s->name);
 	}
-	error_set(err, ERROR_USAGE, 0, "%s: unknown %s '%.60s': known are %s", uri->scheme,
-		  dialect ? "dialect" : "strategy", wanted, known);
+	error_set(err, ERROR_USAGE, 0, "%s: unknown %s '%.60s': known are %s", uri->scheme, param,
+		  wanted, known);
 	return NULL;
 }
 
@@ -50,26 +49,29 @@ int sql_check_name(const struct sql_strategy *strategy, const char *name, struct
 }
 
 char *sql_make_plan(const struct sql_strategy *strategy, const struct sql_dialect *dialect,
-		    const char *head, const struct sql_value values[])
+		    const char *head, const char *database, const char *user)
 {
-	char *text = memory_format("%s%s-- For the account that holds locks, wherever it comes "
-				   "from:\n%s", head, strategy->tables, strategy->grants);
-	char *plan = sql_format(dialect, text, values);
+	const struct sql_value values[] = {
+		SQL_PART("head", head), SQL_PART("tables", strategy->tables),
+		SQL_PART("grants", strategy->grants), SQL_NAME("database", database),
+		SQL_NAME("user", user ? user : "dlock"), SQL_LAST
+	};
+	char *plan = sql_format(dialect, "{head}{tables}-- For the account that holds locks, "
+				"wherever it comes from:\n{grants}", values);
 
 	assert(plan);
-	free(text);
 	return plan;
 }
 
-bool sql_can_show(struct backend *backend, backend_show_fn *show)
+bool sql_can_show(struct backend *backend)
 {
-	const struct request request = { .name = "dlock-check", .token = "" };
-	struct error ignored = { 0 };
-	struct rows rows = { 0 };
-	int failed = show(backend, &request, &rows, &ignored);
+	struct error ignored;
+	struct rows rows;
 
+	if (hold_show(backend, "dlock-check", "", &rows, &ignored))
+		return false;
 	rows_finish(&rows);
-	return !failed;
+	return true;
 }
 
 int64_t sql_mode(const struct request *request)

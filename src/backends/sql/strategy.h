@@ -45,12 +45,15 @@ const struct sql_strategy *sql_find_strategy(const struct sql_strategy strategie
 /* Can the strategy lock a name of this length? Returns 0, or -1 and sets *err. */
 int sql_check_name(const struct sql_strategy *strategy, const char *name, struct error *err);
 
-/* Returns the plan of `dlock setup --dry-run`, which begins with head. The caller frees it. */
+/*
+ * Returns the plan of `dlock setup --dry-run`, which begins with head. user: the account that holds
+ * locks; NULL: dlock. The caller frees it.
+ */
 char *sql_make_plan(const struct sql_strategy *strategy, const struct sql_dialect *dialect,
-		    const char *head, const struct sql_value values[]);
+		    const char *head, const char *database, const char *user);
 
 /* Can the tables be read? To show a lock reads each of them. A missing one is not reported. */
-bool sql_can_show(struct backend *backend, backend_show_fn *show);
+bool sql_can_show(struct backend *backend);
 
 /* Returns the mode of a request as tables have it: 0 exclusive, -1 shared, N one of N slots. */
 int64_t sql_mode(const struct request *request);
