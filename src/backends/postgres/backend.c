@@ -25,9 +25,8 @@ static int pg_connect(struct backend *backend, const struct request *request, st
 
 static int pg_fd(struct backend *backend)
 {
-	const struct postgres_backend *pg = postgres_from_backend(backend);
-
-	return pg->conn.pg ? PQsocket(pg->conn.pg) : -1;
+	/* -1 without a connection. */
+	return PQsocket(postgres_from_backend(backend)->conn.pg);
 }
 
 static struct backend *pg_open(const struct uri *uri, struct error *err)

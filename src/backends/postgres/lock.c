@@ -19,19 +19,19 @@
 
 /* ---- requests ---- */
 
-void call_begin(struct call *call, struct postgres_backend *pg, const struct request *request)
+void postgres_begin(struct postgres_backend *pg, const struct request *request)
 {
-	struct sql_value *const values = call->values;
+	struct sql_value *const values = pg->values;
 	const char *text = request->text;
 	/* break_hold() has no token, and no session that has the server's lock. */
 	const bool session = pg->strategy->door && request->token;
 
-	call->request = request;
 	if (request->token)
 		row_id(request->token, pg->id);
-	snprintf(call->channel, sizeof(call->channel), "dlock_%.32s", pg->id);
+	snprintf(pg->channel, sizeof(pg->channel), "dlock_%.32s", pg->id);
 	values[0] = SQL_LAST;
 	sql_set(values, SQL_TEXT("strategy", pg->strategy->name));
+	sql_set(values, SQL_PART("create", pg->strategy->tables));
 	sql_set(values, SQL_TEXT("name", request->name ? request->name : ""));
 	sql_set(values, SQL_TEXT("token", pg->id));
 	sql_set(values, text ? SQL_TEXT("owner", text) : SQL_PART("owner", "NULL"));
@@ -42,7 +42,7 @@ void call_begin(struct call *call, struct postgres_backend *pg, const struct req
 	sql_set(values, SQL_INT("patience", HOLD_LATE_MS));
 	sql_set(values, SQL_INT("stale", pg->conn.stale));
 	sql_set(values, SQL_INT("limit", pg->base.timeout_ms));
-	sql_set(values, SQL_NAME("channel", call->channel));
+	sql_set(values, SQL_NAME("channel", pg->channel));
 	sql_set(values, SQL_PART("listening", request->queue ? sql_listen : ""));
 	sql_set(values, SQL_PART("queue", request->queue ? "true" : "false"));
 	sql_set(values, SQL_PART("suffix", request->mode == HOLD_SHARED ? "_shared" : ""));
@@ -64,11 +64,8 @@ static int64_t get_number(const PGresult *rows, int column)
 
 int postgres_make_tables(struct postgres_backend *pg, struct error *err)
 {
-	struct sql_value values[SQL_VALUES] = {
-		SQL_PART("create", pg->strategy->tables), SQL_LAST
-	};
 	PGresult *rows;
-	int failed = postgres_run(&pg->conn, sql_make_tables, values, &rows, err);
+	int failed = postgres_run(&pg->conn, sql_make_tables, pg->values, &rows, err);
 
 	PQclear(rows);
 	return failed;
@@ -81,18 +78,16 @@ enum change {
 	TAKEN_MS,		/* a clock that was set back keeps it taken for so long */
 };
 
-/* Run a statement that changes a hold. HELD: it has changed one. *pid: that of its connection. */
-static enum outcome change_hold(struct postgres_backend *pg, struct call *call, const char *sql,
-				int64_t *pid, struct error *err)
+/* Run a statement that changes a hold. HELD: it has changed one, that of the process pg->pid. */
+static enum outcome change_hold(struct postgres_backend *pg, const char *sql, struct error *err)
 {
 	PGresult *rows;
 	int64_t changed, taken_ms;
 
-	*pid = 0;
-	if (postgres_run(&pg->conn, sql, call->values, &rows, err))
+	if (postgres_run(&pg->conn, sql, pg->values, &rows, err))
 		return is_missing(&pg->conn) ? OUTCOME_LOST : OUTCOME_ERROR;
 	changed = get_number(rows, CHANGED);
-	*pid = get_number(rows, PID);
+	pg->pid = get_number(rows, PID);
 	taken_ms = get_number(rows, TAKEN_MS);
 	PQclear(rows);
 	if (!changed)
@@ -109,20 +104,16 @@ enum outcome postgres_renew(struct backend *backend, const struct request *reque
 {
 	struct postgres_backend *pg = postgres_from_backend(backend);
 	const bool door = pg->strategy->door;
-	struct request entry = *request;
 	enum outcome outcome;
-	struct call call;
-	int64_t pid;
 
 	if (door && !pg->conn.session)
 		return sql_lost(pg->conn.hosts.label, err);
-	/* The server ends an idle connection after the TTL of the acquisition. */
-	if (door)
-		entry.ttl_ms = pg->idle_ms;
 	grant->fence = pg->fence;
-	grant->ttl_ms = entry.ttl_ms;
-	call_begin(&call, pg, &entry);
-	outcome = change_hold(pg, &call, pg->strategy->statements->renew_sql, &pid, err);
+	/* The server ends an idle connection after the TTL of the acquisition. */
+	grant->ttl_ms = door ? pg->idle_ms : request->ttl_ms;
+	postgres_begin(pg, request);
+	sql_set(pg->values, SQL_INT("ttl", grant->ttl_ms));
+	outcome = change_hold(pg, pg->strategy->statements->renew_sql, err);
 	/* The lock of the server ends with its connection. */
 	return outcome == OUTCOME_ERROR && door && !pg->conn.pg ? OUTCOME_LOST : outcome;
 }
@@ -135,19 +126,17 @@ enum outcome postgres_release(struct backend *backend, const struct request *req
 	const bool had = pg->conn.session, kept = request->keep_ms && statements->leave_sql;
 	const char *sql = kept ? statements->renew_sql : statements->release_sql;
 	enum outcome outcome;
-	struct call call;
-	int64_t pid;
 	bool ended;
 
-	call_begin(&call, pg, request);
-	outcome = change_hold(pg, &call, sql, &pid, err);
+	postgres_begin(pg, request);
+	outcome = change_hold(pg, sql, err);
 	pg->conn.session = false;
 	if (!had || outcome == OUTCOME_HELD)
 		return outcome;
 	/* The end of the connection frees the lock of the server. Its entry is still there. */
 	ended = !pg->conn.pg;
 	postgres_close(&pg->conn);
-	return outcome == OUTCOME_ERROR && ended ? change_hold(pg, &call, sql, &pid, err) : outcome;
+	return outcome == OUTCOME_ERROR && ended ? change_hold(pg, sql, err) : outcome;
 }
 
 /* ---- acquiring ---- */
@@ -163,21 +152,21 @@ enum state {
 };
 
 /* Try once. BUSY: *rows, which the caller frees, has the state; without a row nothing is known. */
-static enum outcome try_lock(struct postgres_backend *pg, struct call *call, PGresult **rows,
-			     struct grant *grant, struct error *err)
+static enum outcome try_lock(struct postgres_backend *pg, const struct request *request,
+			     PGresult **rows, struct grant *grant, struct error *err)
 {
 	const char *sql = pg->strategy->statements->take_sql;
-	int slots, failed = postgres_run(&pg->conn, sql, call->values, rows, err);
+	int slots, failed = postgres_run(&pg->conn, sql, pg->values, rows, err);
 
 	if (failed && is_missing(&pg->conn) && !postgres_make_tables(pg, err))
-		failed = postgres_run(&pg->conn, sql, call->values, rows, err);
+		failed = postgres_run(&pg->conn, sql, pg->values, rows, err);
 	if (failed)
 		return OUTCOME_ERROR;
 	grant->fence = pg->fence = (uint64_t)get_number(*rows, FENCE);
 	if (grant->fence)
 		return OUTCOME_HELD;
 	slots = (int)get_number(*rows, OTHER_SLOTS);
-	return hold_mode_slots_agree(slots, call->request, err) ? OUTCOME_BUSY : OUTCOME_ERROR;
+	return hold_mode_slots_agree(slots, request, err) ? OUTCOME_BUSY : OUTCOME_ERROR;
 }
 
 /* Take the lock with an entry, which is made if it is not there, and remove a late waiter. */
@@ -188,13 +177,13 @@ static enum outcome take_lock(struct postgres_backend *pg, const struct request 
 	char late[ROW_ID_SIZE] = "";
 	enum outcome outcome;
 	const char *found;
-	struct call call;
 	PGresult *rows;
 
-	call_begin(&call, pg, request);
+	postgres_begin(pg, request);
+	sql_set(pg->values, SQL_INT("ttl", grant->ttl_ms));
 	do {
-		sql_set(call.values, SQL_TEXT("late", late));
-		outcome = try_lock(pg, &call, &rows, grant, err);
+		sql_set(pg->values, SQL_TEXT("late", late));
+		outcome = try_lock(pg, request, &rows, grant, err);
 		if (outcome == OUTCOME_BUSY) {
 			found = postgres_column(rows, 0, LATE);
 			snprintf(late, sizeof(late), "%s", found ? found : "");
@@ -213,7 +202,6 @@ enum outcome postgres_acquire(struct backend *backend, const struct request *req
 {
 	struct postgres_backend *pg = postgres_from_backend(backend);
 	const bool door = pg->strategy->door;
-	struct request entry = *request;
 	enum outcome outcome;
 
 	if (sql_check_name(pg->strategy, request->name, err))
@@ -221,7 +209,7 @@ enum outcome postgres_acquire(struct backend *backend, const struct request *req
 	backend->woken = false;
 	if (pg->conn.session) {
 		outcome = postgres_renew(backend, request, grant, err);
-		grant->hold_fd = outcome == OUTCOME_HELD ? PQsocket(pg->conn.pg) : -1;
+		grant->hold_fd = PQsocket(pg->conn.pg);
 		if (outcome != OUTCOME_LOST)
 			return outcome;
 		pg->conn.session = false;
@@ -232,10 +220,9 @@ enum outcome postgres_acquire(struct backend *backend, const struct request *req
 		return OUTCOME_ERROR;
 	grant->sent_ms = clock_boot_ms();
 	/* idle_session_timeout is an int, of ms. */
-	if (door)
-		pg->idle_ms = entry.ttl_ms = clock_earlier(request->ttl_ms, INT_MAX);
-	outcome = take_lock(pg, &entry, grant, err);
-	grant->ttl_ms = entry.ttl_ms;
+	pg->idle_ms = clock_earlier(request->ttl_ms, INT_MAX);
+	grant->ttl_ms = door ? pg->idle_ms : request->ttl_ms;
+	outcome = take_lock(pg, request, grant, err);
 	pg->conn.session = door && outcome == OUTCOME_HELD;
 	if (pg->conn.session)
 		grant->hold_fd = PQsocket(pg->conn.pg);
@@ -266,14 +253,13 @@ int postgres_show(struct backend *backend, const struct request *request, struct
 	struct postgres_backend *pg = postgres_from_backend(backend);
 	const struct sql_statements *statements = pg->strategy->statements;
 	const char *columns[SHOWN];
-	struct call call;
 	PGresult *from;
 
 	if (request->name && sql_check_name(pg->strategy, request->name, err))
 		return -1;
-	call_begin(&call, pg, request);
+	postgres_begin(pg, request);
 	if (postgres_run(&pg->conn, request->name ? statements->show_sql : statements->list_sql,
-			 call.values, &from, err))
+			 pg->values, &from, err))
 		/* Without tables there are no locks. */
 		return is_missing(&pg->conn) ? 0 : -1;
 	for (int i = 0; i < PQntuples(from); i++) {
@@ -295,18 +281,17 @@ enum outcome postgres_break(struct backend *backend, const char *name, const str
 	struct postgres_backend *pg = postgres_from_backend(backend);
 	const struct request request = { .name = name };
 	enum outcome outcome = OUTCOME_HELD;
-	int64_t pid = row->holder.pid, none;
-	struct call call;
 
+	pg->pid = row->holder.pid;
 	snprintf(pg->id, sizeof(pg->id), "%s", row->id);
-	call_begin(&call, pg, &request);
-	sql_set(call.values, SQL_INT("fence", (int64_t)row->fence));
+	postgres_begin(pg, &request);
+	sql_set(pg->values, SQL_INT("fence", (int64_t)row->fence));
 	if (row->id[0] || !pg->strategy->door)
-		outcome = change_hold(pg, &call, pg->strategy->statements->break_sql, &pid, err);
+		outcome = change_hold(pg, pg->strategy->statements->break_sql, err);
 	if (outcome != OUTCOME_HELD || !pg->strategy->door)
 		return outcome;
 	/* The user has confirmed that its command is dead: end the connection that has the lock. */
-	sql_set(call.values, SQL_INT("pid", pid));
-	outcome = change_hold(pg, &call, sql_advisory_terminate, &none, err);
+	sql_set(pg->values, SQL_INT("pid", pg->pid));
+	outcome = change_hold(pg, sql_advisory_terminate, err);
 	return row->id[0] && outcome == OUTCOME_LOST ? OUTCOME_HELD : outcome;
 }
