@@ -186,8 +186,7 @@ static int show_entries(struct mysql_backend *my, struct mysql_conn *conn,
 		return mysql_is_missing(conn) ? 0 : -1;
 	while ((row = mysql_fetch_row(from)))
 		if (request->name)
-			sql_show_row(my->strategy, (const char *const *)row,
-				     mysql_fetch_lengths(from)[SHOWN_OWNER], rows);
+			sql_show_row(my->strategy, (const char *const *)row, rows);
 		else if (row[0])
 			name_list_add(&rows->names, row[0], mysql_fetch_lengths(from)[0]);
 	mysql_free_result(from);

@@ -14,6 +14,7 @@ static void pg_close(struct backend *backend)
 	struct postgres_backend *pg = postgres_from_backend(backend);
 
 	postgres_close(&pg->conn);
+	postgres_drop_rows(&pg->conn);
 	free(pg);
 }
 

@@ -57,18 +57,14 @@ static bool is_missing(const struct postgres_conn *conn)
 	return !strcmp(conn->state, POSTGRES_NO_TABLE);
 }
 
-static int64_t get_number(const PGresult *rows, int column)
+static int64_t get_number(const struct postgres_backend *pg, int column)
 {
-	return sql_number(postgres_column(rows, 0, column));
+	return sql_number(postgres_column(&pg->conn, 0, column));
 }
 
 int postgres_make_tables(struct postgres_backend *pg, struct error *err)
 {
-	PGresult *rows;
-	int failed = postgres_run(&pg->conn, sql_make_tables, pg->values, &rows, err);
-
-	PQclear(rows);
-	return failed;
+	return postgres_run(&pg->conn, sql_make_tables, pg->values, err);
 }
 
 /* The columns of statements that change a hold. */
@@ -81,19 +77,13 @@ enum change {
 /* Run a statement that changes a hold. HELD: it has changed one, that of the process pg->pid. */
 static enum outcome change_hold(struct postgres_backend *pg, const char *sql, struct error *err)
 {
-	PGresult *rows;
-	int64_t changed, taken_ms;
-
-	if (postgres_run(&pg->conn, sql, pg->values, &rows, err))
+	if (postgres_run(&pg->conn, sql, pg->values, err))
 		return is_missing(&pg->conn) ? OUTCOME_LOST : OUTCOME_ERROR;
-	changed = get_number(rows, CHANGED);
-	pg->pid = get_number(rows, PID);
-	taken_ms = get_number(rows, TAKEN_MS);
-	PQclear(rows);
-	if (!changed)
+	if (!get_number(pg, CHANGED))
 		return sql_lost(pg->conn.hosts.label, err);
-	if (taken_ms)
-		sql_warn_taken(pg->conn.hosts.label, taken_ms, err);
+	pg->pid = get_number(pg, PID);
+	if (get_number(pg, TAKEN_MS))
+		sql_warn_taken(pg->conn.hosts.label, get_number(pg, TAKEN_MS), err);
 	return OUTCOME_HELD;
 }
 
@@ -151,50 +141,35 @@ enum state {
 	LATE,			/* a waiter before it that may hold; "": none */
 };
 
-/* Try once. BUSY: *rows, which the caller frees, has the state; without a row nothing is known. */
-static enum outcome try_lock(struct postgres_backend *pg, const struct request *request,
-			     PGresult **rows, struct grant *grant, struct error *err)
-{
-	const char *sql = pg->strategy->statements->take_sql;
-	int slots, failed = postgres_run(&pg->conn, sql, pg->values, rows, err);
-
-	if (failed && is_missing(&pg->conn) && !postgres_make_tables(pg, err))
-		failed = postgres_run(&pg->conn, sql, pg->values, rows, err);
-	if (failed)
-		return OUTCOME_ERROR;
-	grant->fence = pg->fence = (uint64_t)get_number(*rows, FENCE);
-	if (grant->fence)
-		return OUTCOME_HELD;
-	slots = (int)get_number(*rows, OTHER_SLOTS);
-	return hold_mode_slots_agree(slots, request, err) ? OUTCOME_BUSY : OUTCOME_ERROR;
-}
-
 /* Take the lock with an entry, which is made if it is not there, and remove a late waiter. */
 static enum outcome take_lock(struct postgres_backend *pg, const struct request *request,
 			      struct grant *grant, struct error *err)
 {
-	int64_t late_ms = CLOCK_NEVER;
+	const char *sql = pg->strategy->statements->take_sql, *found;
 	char late[ROW_ID_SIZE] = "";
-	enum outcome outcome;
-	const char *found;
-	PGresult *rows;
+	int64_t late_ms;
+	int failed;
 
 	postgres_begin(pg, request);
 	sql_set(pg->values, SQL_INT("ttl", grant->ttl_ms));
 	do {
 		sql_set(pg->values, SQL_TEXT("late", late));
-		outcome = try_lock(pg, request, &rows, grant, err);
-		if (outcome == OUTCOME_BUSY) {
-			found = postgres_column(rows, 0, LATE);
-			snprintf(late, sizeof(late), "%s", found ? found : "");
-			late_ms = hold_watch_late(&pg->late, late);
-			grant->retry_ms = clock_earlier(late_ms, hold_retry_at(
-				get_number(rows, LEFT_MS), !get_number(rows, WAITING),
-				get_number(rows, FOREIGN)));
-		}
-		PQclear(rows);
-	} while (outcome == OUTCOME_BUSY && !late_ms);
-	return outcome;
+		failed = postgres_run(&pg->conn, sql, pg->values, err);
+		if (failed && is_missing(&pg->conn) && !postgres_make_tables(pg, err))
+			failed = postgres_run(&pg->conn, sql, pg->values, err);
+		if (failed)
+			return OUTCOME_ERROR;
+		found = postgres_column(&pg->conn, 0, LATE);
+		snprintf(late, sizeof(late), "%s", found ? found : "");
+		late_ms = hold_watch_late(&pg->late, late);
+		grant->fence = pg->fence = (uint64_t)get_number(pg, FENCE);
+	} while (!grant->fence && !late_ms);
+	if (grant->fence)
+		return OUTCOME_HELD;
+	grant->retry_ms = clock_earlier(late_ms, hold_retry_at(
+		get_number(pg, LEFT_MS), !get_number(pg, WAITING), get_number(pg, FOREIGN)));
+	return hold_mode_slots_agree((int)get_number(pg, OTHER_SLOTS), request, err)
+		       ? OUTCOME_BUSY : OUTCOME_ERROR;
 }
 
 enum outcome postgres_acquire(struct backend *backend, const struct request *request,
@@ -253,25 +228,23 @@ int postgres_show(struct backend *backend, const struct request *request, struct
 	struct postgres_backend *pg = postgres_from_backend(backend);
 	const struct sql_statements *statements = pg->strategy->statements;
 	const char *columns[SHOWN];
-	PGresult *from;
 
 	if (request->name && sql_check_name(pg->strategy, request->name, err))
 		return -1;
 	postgres_begin(pg, request);
 	if (postgres_run(&pg->conn, request->name ? statements->show_sql : statements->list_sql,
-			 pg->values, &from, err))
+			 pg->values, err))
 		/* Without tables there are no locks. */
 		return is_missing(&pg->conn) ? 0 : -1;
-	for (int i = 0; i < PQntuples(from); i++) {
+	for (int i = 0; i < PQntuples(pg->conn.rows); i++) {
 		for (int c = 0; c < SHOWN; c++)
-			columns[c] = postgres_column(from, i, c);
+			columns[c] = postgres_column(&pg->conn, i, c);
 		if (request->name)
-			sql_show_row(pg->strategy, columns,
-				     (size_t)PQgetlength(from, i, SHOWN_OWNER), rows);
+			sql_show_row(pg->strategy, columns, rows);
 		else if (columns[0])
-			name_list_add(&rows->names, columns[0], (size_t)PQgetlength(from, i, 0));
+			name_list_add(&rows->names, columns[0], strlen(columns[0]));
 	}
-	PQclear(from);
+	postgres_drop_rows(&pg->conn);
 	return 0;
 }
 

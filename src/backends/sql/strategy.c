@@ -85,7 +85,7 @@ int64_t sql_number(const char *column)
 }
 
 void sql_show_row(const struct sql_strategy *strategy, const char *const columns[static SHOWN],
-		  size_t owner_length, struct rows *rows)
+		  struct rows *rows)
 {
 	const int64_t fence = sql_number(columns[SHOWN_FENCE]);
 	const int64_t mode = sql_number(columns[SHOWN_MODE]);
@@ -95,7 +95,8 @@ void sql_show_row(const struct sql_strategy *strategy, const char *const columns
 	rows->fence = (uint64_t)sql_number(columns[SHOWN_LAST]);
 	if (!columns[SHOWN_ID] || !columns[SHOWN_OWNER])
 		return;
-	row = rows_add(rows, fence != 0, columns[SHOWN_OWNER], owner_length);
+	row = rows_add(rows, fence != 0, columns[SHOWN_OWNER],
+		       strlen(columns[SHOWN_OWNER]));
 	snprintf(row->id, sizeof(row->id), "%s", columns[SHOWN_ID]);
 	row->fence = fence > 0 ? (uint64_t)fence : 0;
 	row->mine = sql_number(columns[SHOWN_MINE]) && there;

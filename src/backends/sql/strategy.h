@@ -73,11 +73,11 @@ enum sql_shown {
 };
 
 /*
- * Add a row. owner_length: of that column. A hold that lives with a connection has no end while
- * that exists, and is nobody's afterwards.
+ * Add a row. A hold that lives with a connection has no end while that exists, and is nobody's
+ * afterwards.
  */
 void sql_show_row(const struct sql_strategy *strategy, const char *const columns[static SHOWN],
-		  size_t owner_length, struct rows *rows);
+		  struct rows *rows);
 
 /* Set *err to what LOST means. Returns OUTCOME_LOST. */
 enum outcome sql_lost(const char *label, struct error *err);
