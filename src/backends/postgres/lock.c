@@ -40,6 +40,7 @@ void postgres_begin(struct postgres_backend *pg, const struct request *request)
 	sql_set(values, SQL_INT("keep", request->keep_ms));
 	sql_set(values, SQL_INT("alive", HOLD_ALIVE_MS));
 	sql_set(values, SQL_INT("patience", HOLD_LATE_MS));
+	sql_set(values, SQL_INT("fence", 0));
 	sql_set(values, SQL_INT("stale", pg->conn.stale));
 	sql_set(values, SQL_INT("limit", pg->base.timeout_ms));
 	sql_set(values, SQL_NAME("channel", pg->channel));
@@ -260,7 +261,7 @@ enum outcome postgres_break(struct backend *backend, const char *name, const str
 	postgres_begin(pg, &request);
 	sql_set(pg->values, SQL_INT("fence", (int64_t)row->fence));
 	if (row->id[0] || !pg->strategy->door)
-		outcome = change_hold(pg, pg->strategy->statements->break_sql, err);
+		outcome = change_hold(pg, pg->strategy->statements->release_sql, err);
 	if (outcome != OUTCOME_HELD || !pg->strategy->door)
 		return outcome;
 	/* The user has confirmed that its command is dead: end the connection that has the lock. */

@@ -9,7 +9,6 @@ static const struct sql_statements entries = {
 	.leave_sql = sql_release,
 	.show_sql = sql_show,
 	.list_sql = sql_list,
-	.break_sql = sql_release,
 };
 
 static const struct sql_statements shedlock = {
@@ -18,7 +17,6 @@ static const struct sql_statements shedlock = {
 	.release_sql = sql_shedlock_release,
 	.show_sql = sql_shedlock_show,
 	.list_sql = sql_shedlock_list,
-	.break_sql = sql_shedlock_break,
 };
 
 /* Its statements are in sql/advisory.sql. */

@@ -30,11 +30,13 @@ left({shedlock_by} || ' ' || {owner}, 255)
 -- name: shedlock_is_held
 s.name = {name} AND s.lock_until > {utc}
 
--- name: shedlock_is_ours
-{shedlock_is_held} AND left(s.locked_by, 38) = {shedlock_by}
-
 -- name: shedlock_fence
 (extract(epoch FROM s.locked_at) * 1000000)::bigint
+
+-- name: shedlock_is_ours
+-- Of our token, or for break_hold() of this fence.
+{shedlock_is_held} AND
+  CASE {fence} WHEN 0 THEN left(s.locked_by, 38) = {shedlock_by} ELSE {shedlock_fence} = {fence} END
 
 -- name: shedlock_take
 -- If an earlier answer was lost and the lock is already ours, the lease is extended. locked_at grows.
@@ -58,21 +60,17 @@ UPDATE shedlock s SET lock_until = {utc} + {ttl} * interval '1 ms',
 
 -- name: shedlock_release
 -- The row stays. The lock becomes free after its minimum hold, and not within the millisecond in
--- which it was taken. A retained lock has no token. A clock that was set back keeps it taken: for
--- how many ms.
+-- which it was taken. A retained lock has no token. A clock that was set back keeps it taken, unless
+-- it is broken: for how many ms.
 {begin}
 {end_stale}
-UPDATE shedlock s SET lock_until = GREATEST({utc} + {keep} * interval '1 ms', s.locked_at + interval '1 ms'),
+UPDATE shedlock s SET lock_until = GREATEST({utc} + {keep} * interval '1 ms',
+      CASE {fence} WHEN 0 THEN s.locked_at + interval '1 ms' END),
     locked_by = CASE WHEN {keep} = 0 THEN s.locked_by ELSE 'dlock-' || repeat('0', 32) ||
       substr(COALESCE({shedlock_locked_by}, s.locked_by), 39) END
   WHERE {shedlock_is_ours}
   RETURNING 1, 0, CASE WHEN s.lock_until > {utc} + ({keep} + 1000) * interval '1 ms'
     THEN (extract(epoch FROM s.lock_until - {utc}) * 1000)::bigint ELSE 0 END;
-
--- name: shedlock_break
-{begin}
-UPDATE shedlock s SET lock_until = {utc} WHERE {shedlock_is_held} AND {shedlock_fence} = {fence}
-  RETURNING 1;
 
 -- name: shedlock_show
 -- Java's ShedLock stores the name of the host.
