@@ -48,7 +48,9 @@ void postgres_begin(struct postgres_backend *pg, const struct request *request)
 	sql_set(values, SQL_PART("queue", request->queue ? "true" : "false"));
 	sql_set(values, SQL_PART("suffix", request->mode == HOLD_SHARED ? "_shared" : ""));
 	sql_set(values, SQL_PART("mine", session ? "pid = pg_backend_pid()" : "true"));
-	sql_set(values, SQL_PART("door", session ? sql_advisory_pass : "true"));
+	/* A session that has the lock already would have to unlock it twice. */
+	sql_set(values, SQL_PART("door", session && !pg->conn.session ? sql_advisory_pass
+								      : "true"));
 	sql_set(values, SQL_PART("open", session ? sql_advisory_open : "NULL"));
 	sql_set(values, SQL_PART("strangers", session ? sql_advisory_strangers : ""));
 }
@@ -177,21 +179,12 @@ enum outcome postgres_acquire(struct backend *backend, const struct request *req
 			      struct grant *grant, struct error *err)
 {
 	struct postgres_backend *pg = postgres_from_backend(backend);
-	const bool door = pg->strategy->door;
+	const bool door = pg->strategy->door, had = pg->conn.session;
 	enum outcome outcome;
 
 	if (sql_check_name(pg->strategy, request->name, err))
 		return OUTCOME_ERROR;
 	backend->woken = false;
-	if (pg->conn.session) {
-		outcome = postgres_renew(backend, request, grant, err);
-		grant->hold_fd = PQsocket(pg->conn.pg);
-		if (outcome != OUTCOME_LOST)
-			return outcome;
-		pg->conn.session = false;
-		postgres_close(&pg->conn);
-		return OUTCOME_ERROR;
-	}
 	if (postgres_open(&pg->conn, err))
 		return OUTCOME_ERROR;
 	grant->sent_ms = clock_boot_ms();
@@ -203,7 +196,7 @@ enum outcome postgres_acquire(struct backend *backend, const struct request *req
 	if (pg->conn.session)
 		grant->hold_fd = PQsocket(pg->conn.pg);
 	/* A session keeps the server's lock, even if its transaction has failed. */
-	if (door && outcome == OUTCOME_ERROR)
+	if (door && (outcome == OUTCOME_ERROR || (had && outcome == OUTCOME_BUSY)))
 		postgres_close(&pg->conn);
 	if (outcome == OUTCOME_HELD)
 		backend->woken = false;
