@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Locks in a PostgreSQL server: opening the strategy of a URI, making its tables. */
+/* Locks in a PostgreSQL server: the strategies, opening that of a URI, making its tables. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -8,6 +8,40 @@
 #include "base/memory.h"
 #include "base/version.h"
 #include "postgres.h"
+
+static const struct sql_statements entries = {
+	.take_sql = sql_take,
+	.renew_sql = sql_renew,
+	.release_sql = sql_release,
+	.leave_sql = sql_release,
+	.show_sql = sql_show,
+	.list_sql = sql_list,
+};
+
+static const struct sql_statements shedlock = {
+	.take_sql = sql_shedlock_take,
+	.renew_sql = sql_shedlock_renew,
+	.release_sql = sql_shedlock_release,
+	.show_sql = sql_shedlock_show,
+	.list_sql = sql_shedlock_list,
+};
+
+/* Its statements are in sql/advisory.sql. */
+static const struct door_kind {
+	bool session;
+} advisory = { true };
+
+#define ENTRIES .statements = &entries, .tables = sql_tables, .grants = sql_grants
+
+/* In the order of messages; the first one is the default. */
+static const struct sql_strategy strategies[] = {
+	{ .name = "lease", ENTRIES, .can = BACKEND_SHARED | BACKEND_SLOTS },
+	{ .name = "advisory", ENTRIES, .can = BACKEND_SHARED, .door = &advisory },
+	/* The column "name" has room for 64 characters. */
+	{ .name = "shedlock", .dialect = true, .statements = &shedlock, .name_characters = 64,
+	  .tables = sql_shedlock_tables, .grants = sql_shedlock_grants },
+	{ .name = NULL },
+};
 
 static void pg_close(struct backend *backend)
 {
@@ -35,7 +69,7 @@ static struct backend *pg_open(const struct uri *uri, struct error *err)
 	static const char *const known[] = {
 		URI_COMMON_PARAMS, "strategy", "dialect", POSTGRES_PARAMS, NULL
 	};
-	const struct sql_strategy *strategy = sql_find_strategy(postgres_strategies, uri, err);
+	const struct sql_strategy *strategy = sql_find_strategy(strategies, uri, err);
 	struct postgres_backend *pg;
 
 	if (!strategy || uri_check_params(uri, known, err))
@@ -57,10 +91,12 @@ static int pg_setup(struct backend *backend, char **plan, struct error *err)
 
 	if (plan)
 		*plan = sql_make_plan(pg->strategy, &postgres_dialect, "", "", pg->conn.uri->user);
-	/* Existing tables are enough for an account that may not create any. */
-	else if (!sql_can_show(backend) ||
-		 !strcmp(pg->conn.state, POSTGRES_NO_TABLE))
-		return postgres_make_tables(pg, err);
+	/*
+	 * Existing tables are enough for an account that may not create any. The try to show a lock
+	 * has set the values.
+	 */
+	else if (!sql_can_show(backend) || !strcmp(pg->conn.state, POSTGRES_NO_TABLE))
+		return postgres_run(&pg->conn, sql_make_tables, pg->values, err);
 	return 0;
 }
 

@@ -40,8 +40,7 @@ static const struct {
 	{ { ERROR_UNAVAILABLE, SQL_LOSS, "the server has failed" }, "XX***" },
 };
 
-/* state: five characters, or "". */
-static const struct sql_refusal *find_refusal(const char *state)
+const struct sql_refusal *postgres_refusal(const char *state)
 {
 	static const struct sql_refusal other = { ERROR_REFUSED, SQL_OTHER, NULL };
 	char class[6];
@@ -51,11 +50,6 @@ static const struct sql_refusal *find_refusal(const char *state)
 		if (strstr(refusals[i].states, state) || strstr(refusals[i].states, class))
 			return &refusals[i].meaning;
 	return &other;
-}
-
-enum sql_class postgres_classify(const char *state)
-{
-	return find_refusal(state)->class;
 }
 
 /* Find the SQLSTATE in a verbose message: "FATAL:  28P01: ..." in any language. NULL: none. */
@@ -91,5 +85,5 @@ int postgres_refuse(struct postgres_conn *conn, const char *text, struct error *
 	text = state + strlen("28P01:");
 	text += strspn(text, " ");
 	snprintf(line, sizeof(line), "%.*s", (int)strcspn(text, "\n"), text);
-	return sql_refuse(&conn->hosts, find_refusal(conn->state), conn->state, line, err);
+	return sql_refuse(&conn->hosts, postgres_refusal(conn->state), conn->state, line, err);
 }

@@ -7,10 +7,8 @@
  * The steps of tests/model/line.pml: try and take are the statement take, which also removes a late
  * waiter. release is the statement of this name, which wakes.
  */
-#include <errno.h>
 #include <limits.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/clock.h"
@@ -63,11 +61,6 @@ static bool is_missing(const struct postgres_conn *conn)
 static int64_t get_number(const struct postgres_backend *pg, int column)
 {
 	return sql_number(postgres_column(&pg->conn, 0, column));
-}
-
-int postgres_make_tables(struct postgres_backend *pg, struct error *err)
-{
-	return postgres_run(&pg->conn, sql_make_tables, pg->values, err);
 }
 
 /* The columns of statements that change a hold. */
@@ -158,7 +151,8 @@ static enum outcome take_lock(struct postgres_backend *pg, const struct request 
 	do {
 		sql_set(pg->values, SQL_TEXT("late", late));
 		failed = postgres_run(&pg->conn, sql, pg->values, err);
-		if (failed && is_missing(&pg->conn) && !postgres_make_tables(pg, err))
+		if (failed && is_missing(&pg->conn) &&
+		    !postgres_run(&pg->conn, sql_make_tables, pg->values, err))
 			failed = postgres_run(&pg->conn, sql, pg->values, err);
 		if (failed)
 			return OUTCOME_ERROR;
