@@ -15,6 +15,9 @@
 #include "base/error.h"
 #include "postgres.h"
 
+/* The server ends a wait for a row so long after its client has given up with its own error. */
+#define GIVEN_UP_MS 100
+
 /* ---- requests ---- */
 
 void postgres_begin(struct postgres_backend *pg, const struct request *request)
@@ -40,7 +43,7 @@ void postgres_begin(struct postgres_backend *pg, const struct request *request)
 	sql_set(values, SQL_INT("patience", HOLD_LATE_MS));
 	sql_set(values, SQL_INT("fence", 0));
 	sql_set(values, SQL_INT("stale", pg->conn.stale));
-	sql_set(values, SQL_INT("limit", pg->base.timeout_ms));
+	sql_set(values, SQL_INT("limit", pg->base.timeout_ms + GIVEN_UP_MS));
 	sql_set(values, SQL_NAME("channel", pg->channel));
 	sql_set(values, SQL_PART("listening", request->queue ? sql_listen : ""));
 	sql_set(values, SQL_PART("queue", request->queue ? "true" : "false"));
