@@ -410,7 +410,7 @@ static int wake_up(struct mysql_backend *my, const struct request *request, stru
 static enum outcome take_entry(struct mysql_backend *my, const struct request *request,
 			       struct grant *grant, struct error *err)
 {
-	const bool polls = !my->strategy->statements->try_sql, enters = !my->position;
+	const bool polls = !my->strategy->statements->leave_sql, enters = !my->position;
 	int64_t state[STATE_COLUMNS];
 	enum outcome outcome;
 

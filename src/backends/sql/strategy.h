@@ -14,9 +14,9 @@ struct door_kind;
 
 /* The statements of a strategy. The backend says what their keys and columns are. */
 struct sql_statements {
-	const char *try_sql;		/* NULL: there is no queue, and waiters poll */
+	const char *try_sql;		/* takes a free lock; NULL: only take_sql does */
 	const char *take_sql, *renew_sql, *release_sql, *show_sql, *list_sql, *break_sql;
-	const char *leave_sql;		/* NULL: the release retains a hold, and nothing waits */
+	const char *leave_sql;		/* NULL: no queue: waiters poll, a release retains a hold */
 	const char *check_sql;		/* facts for `dlock check` */
 };
 
