@@ -10,6 +10,7 @@
 #include "postgres.h"
 
 static const struct sql_statements entries = {
+	.try_sql = sql_try,
 	.take_sql = sql_take,
 	.renew_sql = sql_renew,
 	.release_sql = sql_release,

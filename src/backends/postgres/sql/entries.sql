@@ -68,15 +68,36 @@ SELECT count(pg_notify('dlock_' || left(token, 32), '')) FROM (
   SELECT token FROM dlock_entries q WHERE {lock} AND fence = 0 AND token <> {token} AND NOT ({dead})
     ORDER BY place LIMIT 2) first
 
+-- name: draw
+-- Locks the mutex, and draws a number.
+INSERT INTO dlock_names AS n (strategy, name, fence) VALUES ({strategy}, {name}, {clock})
+  ON CONFLICT (strategy, name) DO UPDATE SET fence = GREATEST(n.fence + 1, excluded.fence);
+
+-- name: home
+-- {backend} is the process that answered the login. Behind a pooler, each transaction may have
+-- another one.
+CASE pg_backend_pid() WHEN {backend} THEN pg_postmaster_start_time() ELSE '-infinity' END
+
+-- name: try
+-- Takes a lock if no entry is before that of this token: no row if there is one. It is what take does
+-- in this case, and takes half of its time.
+{begin}
+{draw}
+INSERT INTO dlock_entries AS e
+  SELECT strategy, name, {token}, fence, {mode}, fence, {until}, pg_backend_pid(), {home}, {owner}
+  FROM dlock_names n WHERE {lock} AND CASE WHEN EXISTS (SELECT FROM dlock_entries q WHERE {lock} AND
+      token <> {token} AND place < COALESCE((SELECT place FROM dlock_entries WHERE {lock} AND token = {token}),
+      n.fence)) THEN false ELSE {door} END
+  ON CONFLICT (strategy, name, token) DO UPDATE SET pid = excluded.pid, home = excluded.home,
+    expires = excluded.expires, fence = CASE WHEN e.fence > 0 THEN e.fence ELSE excluded.fence END
+  RETURNING fence;
+
 -- name: take
 -- Adds an entry, unless this token has one, and takes the lock if the entries before it allow this.
 -- Expired entries are deleted first, so whoever is still there afterwards counts. An earlier request
 -- of this token, whose answer was lost, may have taken the lock: then its lease is extended.
--- {backend} is the process that answered the login. Behind a pooler, each transaction may have
--- another one.
 {begin}
-INSERT INTO dlock_names AS n (strategy, name, fence) VALUES ({strategy}, {name}, {clock})
-  ON CONFLICT (strategy, name) DO UPDATE SET fence = GREATEST(n.fence + 1, excluded.fence);
+{draw}
 {listening}
 WITH pruned AS (
   DELETE FROM dlock_entries q WHERE {lock} AND (expires <= clock_timestamp() OR
@@ -84,7 +105,7 @@ WITH pruned AS (
 SELECT set_config('dlock.pruned', count(*)::text, true) FROM pruned;
 INSERT INTO dlock_entries AS e
   SELECT strategy, name, {token}, fence, {mode}, 0, clock_timestamp() + {alive} * interval '1 ms', pg_backend_pid(),
-    CASE pg_backend_pid() WHEN {backend} THEN pg_postmaster_start_time() ELSE '-infinity' END, {owner}
+    {home}, {owner}
   FROM dlock_names WHERE {lock}
   ON CONFLICT (strategy, name, token) DO UPDATE SET pid = excluded.pid, home = excluded.home,
     expires = GREATEST(e.expires, excluded.expires);
