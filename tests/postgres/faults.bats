@@ -126,7 +126,7 @@ later_than() {
 	equal "$(entries lease 'fence = 0')" 1 places
 	proxy_stat cut
 	equal "$VALUE" 1 "answers lost"
-	proxy "cut-on UPDATE dlock_entries e"
+	proxy "cut-on INSERT INTO dlock_entries AS"
 	release
 	wait_until 5 has_line log ' pid '
 	COMMAND=$(sed -n 's/^[0-9]* pid //p' log)
