@@ -33,37 +33,13 @@ static int take_body(http_parser_state *parser, const char *data, size_t length)
 	return 0;
 }
 
-#ifdef WITH_LLHTTP
-
-static int take_end(http_parser_state *parser)
+/* A byte behind the response answers nothing. */
+static int take_begin(http_parser_state *parser)
 {
-	struct http_conn *conn = parser->data;
+	const struct http_conn *conn = parser->data;
 
-	conn->complete = true;
-	conn->reusable = llhttp_should_keep_alive(parser);
-	return HPE_PAUSED;
+	return conn->complete ? -1 : 0;
 }
-
-static void begin_parser(struct http_conn *conn)
-{
-	static const llhttp_settings_t settings = { .on_body = take_body,
-						    .on_message_complete = take_end };
-
-	llhttp_init(&conn->parser, HTTP_RESPONSE, &settings);
-}
-
-/* Returns whether the response is valid so far. length 0: the server has closed. */
-static bool parse_bytes(struct http_conn *conn, const char *data, size_t length)
-{
-	enum llhttp_errno failure = length ? llhttp_execute(&conn->parser, data, length)
-					   : llhttp_finish(&conn->parser);
-
-	if (failure == HPE_PAUSED && length)
-		conn->reusable &= llhttp_get_error_pos(&conn->parser) == data + length;
-	return failure == HPE_OK || (failure == HPE_PAUSED && conn->complete);
-}
-
-#else
 
 static int take_end(http_parser_state *parser)
 {
@@ -71,27 +47,37 @@ static int take_end(http_parser_state *parser)
 
 	conn->complete = true;
 	conn->reusable = http_should_keep_alive(parser);
-	http_parser_pause(parser, 1);
 	return 0;
 }
 
+static const http_parser_settings settings = { .on_message_begin = take_begin,
+					       .on_body = take_body,
+					       .on_message_complete = take_end };
+
 static void begin_parser(struct http_conn *conn)
 {
+#ifdef WITH_LLHTTP
+	llhttp_init(&conn->parser, HTTP_RESPONSE, &settings);
+#else
 	http_parser_init(&conn->parser, HTTP_RESPONSE);
+#endif
+	conn->parser.data = conn;
 }
 
+/* Returns whether the response is valid so far. length 0: the server has closed. */
 static bool parse_bytes(struct http_conn *conn, const char *data, size_t length)
 {
-	static const http_parser_settings settings = { .on_body = take_body,
-						       .on_message_complete = take_end };
-	const size_t parsed = http_parser_execute(&conn->parser, &settings, data, length);
-
-	/* A byte behind the response answers nothing. */
-	conn->reusable &= parsed == length;
-	return conn->complete || HTTP_PARSER_ERRNO(&conn->parser) == HPE_OK;
-}
-
+#ifdef WITH_LLHTTP
+	const bool valid = !(length ? llhttp_execute(&conn->parser, data, length)
+				    : llhttp_finish(&conn->parser));
+#else
+	const bool valid =
+		http_parser_execute(&conn->parser, &settings, data, length) == length;
 #endif
+
+	conn->reusable &= valid;
+	return conn->complete || valid;
+}
 
 int http_status(const struct http_conn *conn)
 {
@@ -136,7 +122,6 @@ void http_post(struct http_conn *conn, const char *authority, const char *path,
 	conn->answered = conn->complete = conn->too_large = false;
 	conn->reusable = true;
 	begin_parser(conn);
-	conn->parser.data = conn;
 }
 
 /* Returns 1 when the request was sent, 0 to poll first, or -1 and sets *err. */
@@ -165,10 +150,8 @@ static int read_response(struct http_conn *conn, struct error *err)
 
 	/* A body without a length ends with the connection. */
 	if (length < 0 && !err->errnum && conn->answered && parse_bytes(conn, data, 0) &&
-	    conn->complete) {
-		conn->reusable = false;
+	    conn->complete)
 		return 1;
-	}
 	if (length <= 0)
 		return (int)length;
 	conn->answered = true;

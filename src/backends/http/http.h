@@ -20,6 +20,8 @@
 #include <llhttp.h>
 #define HTTP_LIBRARY "llhttp"
 typedef llhttp_t http_parser_state;
+typedef llhttp_settings_t http_parser_settings;
+#define http_should_keep_alive llhttp_should_keep_alive
 #else
 #include <http_parser.h>
 #define HTTP_LIBRARY "http_parser"
