@@ -47,7 +47,7 @@ static void take_queue(struct etcd_backend *etcd)
 	if (queue.count)
 		INVARIANT(etcd_queue_blocker(&queue, 0) < 0);
 	etcd_queue_free(&queue);
-	for (size_t i = 0, count = etcd_array(etcd->reply, "kvs", &kvs); i < count; i++)
+	for (size_t i = 0, count = etcd_array(etcd->reply, "/kvs", &kvs); i < count; i++)
 		add_name(etcd, json_object_array_get_idx(kvs, i), &rows);
 	rows_finish(&rows);
 }

@@ -48,12 +48,12 @@ static bool check_member(struct etcd_backend *etcd, struct findings *findings)
 			     "repair it, or take it out of the URI", "%.230s", err.message);
 		return false;
 	}
-	snprintf(version, sizeof(version), "%s", etcd_text(etcd->reply, "version"));
+	snprintf(version, sizeof(version), "%s", etcd_text(etcd->reply, "/version"));
 	/* Members have numbers of 64 bits without a sign. */
-	leader = etcd_text(etcd->reply, "leader");
+	leader = etcd_text(etcd->reply, "/leader");
 	state = !*leader || !strcmp(leader, "0")	? "has no leader"
-		: etcd_get(etcd->reply, "isLearner")	? "is a learner"
-		: strcmp(leader, etcd_text(etcd->reply, "header.member_id")) != 0
+		: etcd_get(etcd->reply, "/isLearner")	? "is a learner"
+		: strcmp(leader, etcd_text(etcd->reply, "/header/member_id")) != 0
 			? "follows the leader"
 			: "is the leader";
 	findings_add(findings, FINDING_OK, "member", NULL,
@@ -98,11 +98,11 @@ static void check_alarms(struct etcd_backend *etcd, struct findings *findings)
 
 	if (etcd_call(etcd, "/v3/maintenance/alarm", memory_copy("{\"action\":\"GET\"}"), &ignored))
 		return;
-	if (etcd_array(etcd->reply, "alarms", &alarms))
+	if (etcd_array(etcd->reply, "/alarms", &alarms))
 		findings_add(findings, FINDING_ERROR, "alarm",
 			     "compact and defragment it, then 'etcdctl alarm disarm'",
 			     "the cluster has the alarm %.40s",
-			     etcd_text(json_object_array_get_idx(alarms, 0), "alarm"));
+			     etcd_text(json_object_array_get_idx(alarms, 0), "/alarm"));
 }
 
 static void check_auth(const struct etcd_backend *etcd, struct findings *findings)

@@ -99,18 +99,18 @@ static int refuse(const struct etcd_backend *etcd, const char *text, struct erro
 /* Read the code and the text of an error, in the forms of unary replies and of streams. */
 static int refuse_reply(struct etcd_backend *etcd, struct error *err)
 {
-	struct json_object *error = etcd_get(etcd->reply, "error");
-	const char *text = etcd_text(etcd->reply, "message");
-	int64_t code = etcd_number(etcd->reply, "code");
+	struct json_object *error = etcd_get(etcd->reply, "/error");
+	const char *text = etcd_text(etcd->reply, "/message");
+	int64_t code = etcd_number(etcd->reply, "/code");
 
 	if (json_object_is_type(error, json_type_object)) {
-		text = etcd_text(error, "message");
-		code = etcd_number(error, "grpc_code");
+		text = etcd_text(error, "/message");
+		code = etcd_number(error, "/grpc_code");
 		if (!code)
-			code = etcd_number(error, "code");
+			code = etcd_number(error, "/code");
 	}
 	etcd->code = code > 0 && code <= ETCD_NO_LOGIN ? (enum etcd_code)code : ETCD_UNIMPLEMENTED;
-	return refuse(etcd, *text ? text : etcd_text(etcd->reply, "error"), err);
+	return refuse(etcd, *text ? text : etcd_text(etcd->reply, "/error"), err);
 }
 
 /* Read the reply to the request that is complete. */
@@ -131,13 +131,13 @@ static int read_reply(struct etcd_backend *etcd, struct error *err)
 				 "that serves /v3/",
 				 etcd->label, status);
 	}
-	if (status != 200 || etcd_get(etcd->reply, "error"))
+	if (status != 200 || etcd_get(etcd->reply, "/error"))
 		return refuse_reply(etcd, err);
-	header = etcd_get(etcd->reply, "header");
+	header = etcd_get(etcd->reply, "/header");
 	if (!header)
-		header = etcd_get(etcd->reply, "result.header");
-	etcd->term = (uint64_t)etcd_number(header, "raft_term");
-	etcd->revision = (uint64_t)etcd_number(header, "revision");
+		header = etcd_get(etcd->reply, "/result/header");
+	etcd->term = (uint64_t)etcd_number(header, "/raft_term");
+	etcd->revision = (uint64_t)etcd_number(header, "/revision");
 	return 0;
 }
 
@@ -199,7 +199,7 @@ static int log_in(struct etcd_backend *etcd, int64_t limit_ms, struct error *err
 	failed = exchange(etcd, "/v3/auth/authenticate", json, limit_ms, err);
 	memory_free_secret(json);
 	if (!failed)
-		etcd->auth = memory_copy(etcd_text(etcd->reply, "token"));
+		etcd->auth = memory_copy(etcd_text(etcd->reply, "/token"));
 	return failed;
 }
 

@@ -126,11 +126,11 @@ void etcd_watch_close(struct etcd_backend *etcd);
 
 /* ---- json.c: fields of requests and replies ---- */
 
-/* Return a member of an object, or NULL; a path as "header.revision". */
+/* Return what a path as "/responses/0" (RFC 6901) leads to, or NULL. */
 struct json_object *etcd_get(struct json_object *object, const char *path);
 /* Return a number, which the gateway writes as a string; 0: there is none. */
 int64_t etcd_number(struct json_object *object, const char *path);
-/* Return a text, or "". */
+/* Return a text, or "" if there is none. */
 const char *etcd_text(struct json_object *object, const char *path);
 
 /* Set *array to an array of an object. Return its length; 0: there is none. */

@@ -8,36 +8,21 @@
 
 struct json_object *etcd_get(struct json_object *object, const char *path)
 {
-	char name[32];
-	size_t length;
+	struct json_object *value = NULL;
 
-	while (object && *path) {
-		length = strcspn(path, ".");
-		if (length >= sizeof(name) || !json_object_is_type(object, json_type_object))
-			return NULL;
-		memcpy(name, path, length);
-		name[length] = '\0';
-		object = json_object_object_get(object, name);
-		path += length + (path[length] == '.');
-	}
-	return object;
+	return json_pointer_get(object, path, &value) ? NULL : value;
 }
 
 int64_t etcd_number(struct json_object *object, const char *path)
 {
-	struct json_object *value = etcd_get(object, path);
-
-	return json_object_is_type(value, json_type_string) ||
-			       json_object_is_type(value, json_type_int)
-		       ? json_object_get_int64(value)
-		       : 0;
+	return json_object_get_int64(etcd_get(object, path));
 }
 
 const char *etcd_text(struct json_object *object, const char *path)
 {
-	struct json_object *value = etcd_get(object, path);
+	const char *text = json_object_get_string(etcd_get(object, path));
 
-	return json_object_is_type(value, json_type_string) ? json_object_get_string(value) : "";
+	return text ? text : "";
 }
 
 size_t etcd_array(struct json_object *object, const char *path, struct json_object **array)

@@ -72,12 +72,12 @@ static void begin_watch(struct etcd_backend *etcd, const char *blocker, bool cou
 static bool take_deletion(struct etcd_backend *etcd, struct json_object *event)
 {
 	struct etcd_own *own = &etcd->own;
-	const uint64_t created = (uint64_t)etcd_number(event, "prev_kv.create_revision");
+	const uint64_t created = (uint64_t)etcd_number(event, "/prev_kv/create_revision");
 
 	/* Slots are counted. An entry whose creation was compacted may be any. */
 	if (!own->counts || !created || created == own->created)
 		return true;
-	if (created > own->created || (uint64_t)etcd_number(event, "kv.mod_revision") <= own->seen)
+	if (created > own->created || (uint64_t)etcd_number(event, "/kv/mod_revision") <= own->seen)
 		return false;
 	return --own->before < own->slots;
 }
@@ -87,9 +87,9 @@ static bool take_line(struct etcd_backend *etcd, const char *line)
 {
 	struct json_object *message = json_tokener_parse(line);
 	struct json_object *events;
-	const size_t count = etcd_array(message, "result.events", &events);
+	const size_t count = etcd_array(message, "/result/events", &events);
 	/* Canceled, because what it asks for was compacted. */
-	bool concerns = etcd_get(message, "result.canceled");
+	bool concerns = etcd_get(message, "/result/canceled");
 
 	for (size_t i = 0; i < count; i++)
 		concerns |= take_deletion(etcd, json_object_array_get_idx(events, i));
@@ -147,7 +147,7 @@ static enum outcome move_entry(struct etcd_backend *etcd, const char *token, con
 		      etcd_transaction(own->key, own->created, etcd_put(own, lease),
 				       etcd_range(own, own->created)), err))
 		return OUTCOME_ERROR;
-	if (!json_object_get_boolean(etcd_get(etcd->reply, "succeeded")))
+	if (!json_object_get_boolean(etcd_get(etcd->reply, "/succeeded")))
 		return report_lost(etcd, err);
 	own->lease = lease;
 	own->asked_s = ttl_s;
@@ -428,8 +428,8 @@ static enum outcome prove_entry(struct etcd_backend *etcd, bool write, struct er
 		range = etcd_transaction(own->key, own->created, etcd_put(own, 0), range);
 	if (etcd_call(etcd, write ? "/v3/kv/txn" : "/v3/kv/range", range, err))
 		return OUTCOME_ERROR;
-	count = etcd_array(write ? etcd_last_range(etcd) : etcd->reply, "kvs", &kvs);
-	if (count && (uint64_t)etcd_number(json_object_array_get_idx(kvs, 0), "create_revision") ==
+	count = etcd_array(write ? etcd_last_range(etcd) : etcd->reply, "/kvs", &kvs);
+	if (count && (uint64_t)etcd_number(json_object_array_get_idx(kvs, 0), "/create_revision") ==
 			     own->created)
 		return OUTCOME_HELD;
 	return report_lost(etcd, err);

@@ -131,14 +131,14 @@ static void add_entry(struct etcd_queue *queue, struct json_object *kv, size_t d
 {
 	struct etcd_entry *entry = &queue->entries[queue->count];
 	size_t length, value_length;
-	char *key = etcd_decode(etcd_text(kv, "key"), &length);
+	char *key = etcd_decode(etcd_text(kv, "/key"), &length);
 	const char *id = length > directory ? key + directory : "";
 
-	*entry = (struct etcd_entry){ .lease = etcd_number(kv, "lease"),
-				      .created = (uint64_t)etcd_number(kv, "create_revision") };
+	*entry = (struct etcd_entry){ .lease = etcd_number(kv, "/lease"),
+				      .created = (uint64_t)etcd_number(kv, "/create_revision") };
 	if (etcd_is_id(id) && entry->lease && entry->created) {
 		snprintf(entry->id, sizeof(entry->id), "%.16s", id);
-		read_value(entry, etcd_decode(etcd_text(kv, "value"), &value_length));
+		read_value(entry, etcd_decode(etcd_text(kv, "/value"), &value_length));
 		queue->count++;
 	} else if (!strchr(id, '/')) {
 		name_list_add(&queue->ignored, id, strlen(id));
@@ -156,7 +156,7 @@ static int compare_entries(const void *a, const void *b)
 void etcd_queue_read(struct etcd_backend *etcd, struct json_object *range, struct etcd_queue *queue)
 {
 	struct json_object *kvs;
-	const size_t count = etcd_array(range, "kvs", &kvs);
+	const size_t count = etcd_array(range, "/kvs", &kvs);
 	size_t directory;
 
 	free(etcd_decode(etcd->own.first, &directory));
@@ -231,7 +231,7 @@ int etcd_extend(struct etcd_backend *etcd, int64_t lease, int64_t *ttl_s, struct
 	*ttl_s = 0;
 	if (!etcd_call(etcd, "/v3/lease/keepalive",
 		       memory_format("{\"ID\":\"%" PRId64 "\"}", lease), err))
-		*ttl_s = etcd_number(etcd->reply, "result.TTL");
+		*ttl_s = etcd_number(etcd->reply, "/result/TTL");
 	else if (etcd->code != ETCD_NOT_FOUND)
 		return -1;
 	if (*ttl_s > 0)
@@ -250,7 +250,7 @@ static int grant_once(struct etcd_backend *etcd, int64_t lease, int64_t ttl_s, s
 		    memory_format("{\"TTL\":\"%" PRId64 "\",\"ID\":\"%" PRId64 "\"}", ttl_s, lease),
 		    err)) {
 		/* A majority has granted it, so it needs no proof. */
-		left_s = etcd_number(etcd->reply, "TTL");
+		left_s = etcd_number(etcd->reply, "/TTL");
 		note_extended(&etcd->own, sent_ms, 0, left_s);
 		return left_s <= 0;
 	}
@@ -303,16 +303,16 @@ int etcd_delete(struct etcd_backend *etcd, const char *key, uint64_t created, bo
 
 	if (etcd_call(etcd, "/v3/kv/txn", etcd_transaction(key, created, change, range), err))
 		return -1;
-	*deleted = json_object_get_boolean(etcd_get(etcd->reply, "succeeded"));
+	*deleted = json_object_get_boolean(etcd_get(etcd->reply, "/succeeded"));
 	return 0;
 }
 
 struct json_object *etcd_last_range(const struct etcd_backend *etcd)
 {
 	struct json_object *list;
-	const size_t count = etcd_array(etcd->reply, "responses", &list);
+	const size_t count = etcd_array(etcd->reply, "/responses", &list);
 
-	return count ? etcd_get(json_object_array_get_idx(list, count - 1), "response_range")
+	return count ? etcd_get(json_object_array_get_idx(list, count - 1), "/response_range")
 		     : NULL;
 }
 

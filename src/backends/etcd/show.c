@@ -29,9 +29,9 @@ static int64_t read_left(struct etcd_backend *etcd, int64_t lease)
 	json = memory_format("{\"ID\":\"%" PRId64 "\"}", lease);
 	if (etcd_call(etcd, "/v3/lease/timetolive", json, &ignored))
 		return -1;
-	if (!etcd_number(etcd->reply, "grantedTTL"))
+	if (!etcd_number(etcd->reply, "/grantedTTL"))
 		return -1;
-	return clock_earlier(etcd_number(etcd->reply, "TTL"), LEASE_SHOWN_MS / 1000) * 1000;
+	return clock_earlier(etcd_number(etcd->reply, "/TTL"), LEASE_SHOWN_MS / 1000) * 1000;
 }
 
 static void add_row(struct rows *rows, const struct etcd_entry *entry, const char *id, bool holds)
@@ -84,14 +84,14 @@ static const char *add_name(const struct etcd_backend *etcd, struct json_object 
 			    struct rows *rows)
 {
 	size_t length;
-	char *key = etcd_decode(etcd_text(kv, "key"), &length);
+	char *key = etcd_decode(etcd_text(kv, "/key"), &length);
 	const char *name = key + strlen(etcd->prefix), *end = strrchr(key, '/');
 
 	if (length > strlen(etcd->prefix) && end > name && etcd_is_id(end + 1) &&
-	    etcd_number(kv, "lease"))
+	    etcd_number(kv, "/lease"))
 		name_list_add(&rows->names, name, (size_t)(end - name));
 	free(key);
-	return etcd_text(kv, "key");
+	return etcd_text(kv, "/key");
 }
 
 /* Read the keys of all locks, page by page. */
@@ -112,7 +112,7 @@ static int show_names(struct etcd_backend *etcd, struct rows *rows, struct error
 				     "\"limit\":\"%d\"}",
 				     next, end64, PAGE);
 		failed = etcd_call(etcd, "/v3/kv/range", json, err);
-		count = etcd_array(failed ? NULL : etcd->reply, "kvs", &kvs);
+		count = etcd_array(failed ? NULL : etcd->reply, "/kvs", &kvs);
 		for (size_t i = 0; i < count; i++) {
 			const char *key = add_name(etcd, json_object_array_get_idx(kvs, i), rows);
 
