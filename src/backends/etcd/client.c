@@ -44,95 +44,63 @@ void etcd_use_member(struct etcd_backend *etcd, size_t at)
 /* ---- replies ---- */
 
 /* What the server says and users meet, and what to do about it. */
-static const struct refusal {
-	const char *text;
-	enum error_kind kind;
-	const char *advice;
-} refusals[] = {
-	{ "permission denied", ERROR_REFUSED,
+static const char *const refusals[][2] = {
+	{ "permission denied",
 	  "the user's role lacks a permission; dlock-etcd(7) lists those needed" },
-	{ "user name is empty", ERROR_REFUSED,
+	{ "user name is empty",
 	  "the server wants a user and a password: etcd://USER:PASSWORD@HOST" },
-	{ "invalid user ID or password", ERROR_REFUSED, "wrong user or password" },
-	{ "authentication is not enabled", ERROR_REFUSED,
-	  "the server has no users, but the URI has one" },
-	{ "space exceeded", ERROR_UNAVAILABLE,
+	{ "invalid user ID or password", "wrong user or password" },
+	{ "authentication is not enabled", "the server has no users, but the URI has one" },
+	{ "space exceeded",
 	  "its database is full: compact and defragment it, then disarm the alarm NOSPACE" },
-	{ "too many requests", ERROR_UNAVAILABLE, "the server has too much to do" },
-	{ "not supported for learner", ERROR_UNAVAILABLE, "this member is a learner" },
-	{ "no leader", ERROR_UNAVAILABLE, "this member has no leader" },
-	{ "HTTP request to an HTTPS server", ERROR_REFUSED,
+	{ "HTTP request to an HTTPS server",
 	  "the server requires TLS (use etcds: or ?tls=yes)" },
 };
 
-/* Codes of gRPC by which the same request may succeed later, or at another member. */
-static bool is_temporary(int code)
+/* May the same request succeed later, or at another member? */
+static bool is_temporary(int status, const char *text)
 {
-	enum {
-		CANCELLED = 1,
-		UNKNOWN = 2,
-		DEADLINE = 4,
-		EXHAUSTED = 8,
-		ABORTED = 10,
-		INTERNAL = 13,
-		UNAVAILABLE = 14
-	};
+	enum { TIMEOUT = 408, TOO_MANY = 429, CLOSED = 499, INTERNAL = 500 };
 
-	return code == CANCELLED || code == UNKNOWN || code == DEADLINE || code == EXHAUSTED ||
-	       code == ABORTED || code == INTERNAL || code == UNAVAILABLE;
+	return status == TIMEOUT || status == TOO_MANY || status == CLOSED || status >= INTERNAL ||
+	       strstr(text, "not supported for learner");
 }
 
 /* Set *err to the meaning of an error reply. Returns -1. */
 static int refuse(const struct etcd_backend *etcd, const char *text, struct error *err)
 {
+	const enum error_kind kind = is_temporary(etcd->status, text) ? ERROR_UNAVAILABLE
+								      : ERROR_REFUSED;
 	char shown[160];
 
 	text_clean(text, strlen(text), shown, sizeof(shown));
 	for (size_t i = 0; i < sizeof(refusals) / sizeof(refusals[0]); i++)
-		if (strstr(text, refusals[i].text))
-			return error_set(err, refusals[i].kind, 0, "%s: %s (%s)", etcd->label,
-					 refusals[i].advice, shown);
-	return error_set(err, is_temporary((int)etcd->code) ? ERROR_UNAVAILABLE : ERROR_REFUSED, 0,
-			 "%s: %s", etcd->label, shown);
-}
-
-/* Read the code and the text of an error, in the forms of unary replies and of streams. */
-static int refuse_reply(struct etcd_backend *etcd, struct error *err)
-{
-	struct json_object *error = etcd_get(etcd->reply, "/error");
-	const char *text = etcd_text(etcd->reply, "/message");
-	int64_t code = etcd_number(etcd->reply, "/code");
-
-	if (json_object_is_type(error, json_type_object)) {
-		text = etcd_text(error, "/message");
-		code = etcd_number(error, "/grpc_code");
-		if (!code)
-			code = etcd_number(error, "/code");
-	}
-	etcd->code = code > 0 && code <= ETCD_NO_LOGIN ? (enum etcd_code)code : ETCD_UNIMPLEMENTED;
-	return refuse(etcd, *text ? text : etcd_text(etcd->reply, "/error"), err);
+		if (strstr(text, refusals[i][0]))
+			return error_set(err, kind, 0, "%s: %s (%s)", etcd->label, refusals[i][1],
+					 shown);
+	return error_set(err, kind, 0, "%s: %s", etcd->label, shown);
 }
 
 /* Read the reply to the request that is complete. */
 static int read_reply(struct etcd_backend *etcd, struct error *err)
 {
-	const int status = http_status(&etcd->main);
+	/* The text of an error, in the forms of streams, and of all versions. */
+	static const char *const errors[] = { "/error/message", "/message", "/error" };
 	struct json_object *header;
 
+	etcd->status = http_status(&etcd->main);
 	json_object_put(etcd->reply);
 	etcd->reply = json_tokener_parse(etcd->main.body);
-	etcd->code = ETCD_OK;
-	if (!json_object_is_type(etcd->reply, json_type_object)) {
-		etcd->code = ETCD_UNIMPLEMENTED;
-		if (status == 400)
-			return refuse(etcd, etcd->main.body, err);
-		return error_set(err, status >= 500 ? ERROR_UNAVAILABLE : ERROR_REFUSED, 0,
+	if (!json_object_is_type(etcd->reply, json_type_object) && etcd->status != 400)
+		return error_set(err, etcd->status >= 500 ? ERROR_UNAVAILABLE : ERROR_REFUSED, 0,
 				 "%s: unexpected reply with status %d: it is no etcd 3.4 or newer "
 				 "that serves /v3/",
-				 etcd->label, status);
-	}
-	if (status != 200 || etcd_get(etcd->reply, "/error"))
-		return refuse_reply(etcd, err);
+				 etcd->label, etcd->status);
+	for (size_t i = 0; i < sizeof(errors) / sizeof(errors[0]); i++)
+		if (etcd_get(etcd->reply, errors[i]))
+			return refuse(etcd, etcd_text(etcd->reply, errors[i]), err);
+	if (etcd->status != 200)
+		return refuse(etcd, etcd->main.body, err);
 	header = etcd_get(etcd->reply, "/header");
 	if (!header)
 		header = etcd_get(etcd->reply, "/result/header");
@@ -207,7 +175,7 @@ static int log_in(struct etcd_backend *etcd, int64_t limit_ms, struct error *err
 static bool is_stale_login(const struct etcd_backend *etcd, const struct error *err)
 {
 	return etcd->auth &&
-	       (etcd->code == ETCD_NO_LOGIN || strstr(err->message, "auth store is old"));
+	       (etcd->status == ETCD_NO_LOGIN || strstr(err->message, "auth store is old"));
 }
 
 /* Ask the member in use until limit_ms. path NULL: only connect and log in. */
@@ -246,15 +214,15 @@ static int ask_members(struct etcd_backend *etcd, const char *path, const char *
 	for (;;) {
 		now = clock_boot_ms();
 		idle = http_is_open(&etcd->main);
-		etcd->code = ETCD_OK;
+		etcd->status = 0;
 		if (!ask_member(etcd, path, json, now + (etcd->deadline_ms - now) / (int64_t)left,
 				err))
 			return 0;
-		if (err->kind != ERROR_UNAVAILABLE && etcd->code != ETCD_OK)
+		if (err->kind != ERROR_UNAVAILABLE && etcd->status)
 			return -1;
-		answered |= etcd->code != ETCD_OK;
+		answered |= etcd->status;
 		/* The server may have closed a connection that was idle. */
-		idle = idle && etcd->code == ETCD_OK && !etcd->main.answered &&
+		idle = idle && !etcd->status && !etcd->main.answered &&
 		       err->errnum != ETIMEDOUT;
 		etcd->base.resent |= http_is_open(&etcd->main) && !etcd->main.unsent;
 		http_close(&etcd->main);

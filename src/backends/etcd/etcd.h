@@ -16,14 +16,10 @@
 #include "lock/backend.h"
 #include "lock/uri.h"
 
-/* Codes of errors in gRPC, which the gateway adds to its replies. */
-enum etcd_code {
-	ETCD_OK = 0,
-	ETCD_NOT_FOUND = 5, /* the lease is unknown */
-	ETCD_NO_PERMISSION = 7,
-	ETCD_EXISTS = 9, /* the lease, or another condition is not met */
-	ETCD_UNIMPLEMENTED = 12,
-	ETCD_NO_LOGIN = 16,
+/* The HTTP status of errors: those of gRPC, as the gateway translates them. */
+enum {
+	ETCD_NO_LOGIN = 401,
+	ETCD_NOT_FOUND = 404, /* the lease is unknown */
 };
 
 #define ETCD_HEX_SIZE 17
@@ -88,7 +84,7 @@ struct etcd_backend {
 	int64_t deadline_ms; /* of the operation */
 	/* Of the last reply: */
 	struct json_object *reply;
-	enum etcd_code code; /* ETCD_OK: it is no error */
+	int status; /* of HTTP; 0: none yet */
 	uint64_t term, revision; /* of its header; 0: none yet */
 	struct etcd_own own;
 };
@@ -116,7 +112,7 @@ int etcd_connect(struct etcd_backend *etcd, struct error *err);
 /*
  * Send a request, whose body is json and is freed, and receive the reply. A member that does not
  * answer, or is not fit, is followed by the next one. Each request may be repeated, and
- * base.resent is set when one is. An error reply sets code.
+ * base.resent is set when one is. Each reply sets status.
  */
 int etcd_call(struct etcd_backend *etcd, const char *path, char *json, struct error *err);
 

@@ -235,7 +235,7 @@ static int write_entry(struct etcd_backend *etcd, struct etcd_queue *queue, stru
 
 /*
  * Read the queue until our entry. One that was not woken reads first, and writes when it holds.
- * Sets *i to the index of our entry, -1: it is gone. Returns 0, or -1 and sets *err; with etcd.code
+ * Sets *i to the index of our entry, -1: it is gone. Returns 0, or -1 and sets *err; with etcd.status
  * ETCD_NOT_FOUND the lease has ended.
  */
 static int find_position(struct etcd_backend *etcd, struct etcd_queue *queue, ptrdiff_t *i,
@@ -344,8 +344,8 @@ static bool try_once(struct etcd_backend *etcd, const struct request *request, s
 	if (ensure_lease(etcd, request, err))
 		return true;
 	if (find_position(etcd, &queue, &i, err)) {
-		own->lease = etcd->code == ETCD_NOT_FOUND ? 0 : own->lease;
-		return etcd->code != ETCD_NOT_FOUND;
+		own->lease = etcd->status == ETCD_NOT_FOUND ? 0 : own->lease;
+		return etcd->status != ETCD_NOT_FOUND;
 	}
 	if (i >= 0)
 		decided = decide(etcd, request, &queue, i, grant, outcome, err);

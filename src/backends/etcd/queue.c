@@ -232,7 +232,7 @@ int etcd_extend(struct etcd_backend *etcd, int64_t lease, int64_t *ttl_s, struct
 	if (!etcd_call(etcd, "/v3/lease/keepalive",
 		       memory_format("{\"ID\":\"%" PRId64 "\"}", lease), err))
 		*ttl_s = etcd_number(etcd->reply, "/result/TTL");
-	else if (etcd->code != ETCD_NOT_FOUND)
+	else if (etcd->status != ETCD_NOT_FOUND)
 		return -1;
 	if (*ttl_s > 0)
 		note_extended(&etcd->own, sent_ms, term, *ttl_s);
@@ -254,7 +254,7 @@ static int grant_once(struct etcd_backend *etcd, int64_t lease, int64_t ttl_s, s
 		note_extended(&etcd->own, sent_ms, 0, left_s);
 		return left_s <= 0;
 	}
-	if (etcd->code != ETCD_EXISTS)
+	if (!strstr(err->message, "lease already exists"))
 		return -1;
 	/* An earlier request, whose reply was lost, has been granted. */
 	return etcd_extend(etcd, lease, &left_s, err) ? -1 : left_s <= 0;
@@ -275,7 +275,7 @@ int etcd_revoke(struct etcd_backend *etcd, int64_t lease, struct error *err)
 {
 	return etcd_call(etcd, "/v3/lease/revoke", memory_format("{\"ID\":\"%" PRId64 "\"}", lease),
 			 err) &&
-			       etcd->code != ETCD_NOT_FOUND
+			       etcd->status != ETCD_NOT_FOUND
 		       ? -1
 		       : 0;
 }
