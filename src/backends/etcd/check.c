@@ -74,14 +74,12 @@ static void check_members(struct etcd_backend *etcd, struct findings *findings)
 	size_t serving = 0;
 
 	for (size_t i = 0; i < count; i++) {
-		http_close(&etcd->main);
 		etcd->hosts = &hosts[i];
 		etcd->host_count = 1;
 		etcd_use_member(etcd, 0);
 		etcd_begin(etcd);
 		serving += check_member(etcd, findings);
 	}
-	http_close(&etcd->main);
 	etcd->hosts = hosts;
 	etcd->host_count = count;
 	etcd_use_member(etcd, 0);

@@ -16,7 +16,7 @@
 #include "etcd.h"
 
 #define ETCD_PORT 2379
-/* Before the members are asked again that have all answered, as without a leader. */
+/* Between two rounds of asking all members. */
 #define PAUSE_MS  100
 
 void etcd_begin(struct etcd_backend *etcd)
@@ -26,19 +26,21 @@ void etcd_begin(struct etcd_backend *etcd)
 		etcd->deadline_ms += etcd->base.connect_timeout_ms;
 }
 
-static const char *get_authority(const struct etcd_backend *etcd, char text[static URI_HOST_SIZE])
+static uint16_t get_port(const struct uri_host *host)
 {
-	const struct uri_host *host = &etcd->hosts[etcd->at];
-
-	return uri_host_text(host->name, host->port ? host->port : ETCD_PORT, text, URI_HOST_SIZE);
+	return host->port ? host->port : ETCD_PORT;
 }
 
 void etcd_use_member(struct etcd_backend *etcd, size_t at)
 {
+	const struct uri_host *host = &etcd->hosts[at];
 	char text[URI_HOST_SIZE];
 
+	http_close(&etcd->main);
 	etcd->at = at;
-	snprintf(etcd->label, sizeof(etcd->label), "etcd %s", get_authority(etcd, text));
+	uri_host_text(host->name, get_port(host), text, sizeof(text));
+	snprintf(etcd->label, sizeof(etcd->label), "etcd %s", text);
+	etcd->authority = etcd->label + strlen("etcd ");
 }
 
 /* ---- replies ---- */
@@ -117,8 +119,7 @@ static int connect_member(struct etcd_backend *etcd, int64_t limit_ms, struct er
 	int fd;
 
 	limit_ms = clock_earlier(limit_ms, clock_boot_ms() + etcd->base.connect_timeout_ms);
-	fd = net_connect(host->name, host->port ? host->port : ETCD_PORT, limit_ms,
-			 etcd->base.cancel_fd, err);
+	fd = net_connect(host->name, get_port(host), limit_ms, etcd->base.cancel_fd, err);
 	if (fd < 0)
 		return error_prefix(err, "%s", etcd->label);
 	http_begin(&etcd->main, fd, etcd->encrypted ? &etcd->tls : NULL, host->name);
@@ -130,16 +131,12 @@ static int exchange(struct etcd_backend *etcd, const char *path, const char *jso
 		    struct error *err)
 {
 	const bool first = !etcd->main.body;
-	char authority[URI_HOST_SIZE];
-	bool closed;
 
-	http_post(&etcd->main, get_authority(etcd, authority), path, etcd->auth, json,
-		  ETCD_MOST_BYTES);
+	http_post(&etcd->main, etcd->authority, path, etcd->auth, json, ETCD_MOST_BYTES);
 	if (!http_call(&etcd->main, limit_ms, etcd->base.cancel_fd, err))
 		return read_reply(etcd, err);
-	closed = err->kind == ERROR_UNAVAILABLE &&
-		 (!err->errnum || err->errnum == ECONNRESET || err->errnum == EPIPE);
-	if (closed && first && !etcd->main.answered && !etcd->encrypted)
+	if (err->kind == ERROR_UNAVAILABLE && err->errnum != ETIMEDOUT && first &&
+	    !etcd->main.answered && !etcd->encrypted)
 		return error_set(err, ERROR_UNAVAILABLE, 0,
 				 "%s: closed the connection without an "
 				 "answer, like a server that requires TLS (%s)",
@@ -182,19 +179,15 @@ static bool is_stale_login(const struct etcd_backend *etcd, const struct error *
 static int ask_member(struct etcd_backend *etcd, const char *path, const char *json,
 		      int64_t limit_ms, struct error *err)
 {
-	int failed = 0;
-
-	if (!http_is_open(&etcd->main) || !etcd->main.reusable)
+	if (!etcd->main.complete || !etcd->main.reusable)
 		http_close(&etcd->main);
-	if (!http_is_open(&etcd->main))
-		failed = connect_member(etcd, limit_ms, err);
-	if (!failed)
-		failed = log_in(etcd, limit_ms, err);
-	if (failed || !path)
-		return failed;
-	failed = exchange(etcd, path, json, limit_ms, err);
-	if (!failed || !is_stale_login(etcd, err))
-		return failed;
+	if ((!http_is_open(&etcd->main) && connect_member(etcd, limit_ms, err)) ||
+	    log_in(etcd, limit_ms, err))
+		return -1;
+	if (!path || !exchange(etcd, path, json, limit_ms, err))
+		return 0;
+	if (!is_stale_login(etcd, err))
+		return -1;
 	memory_free_secret(etcd->auth);
 	etcd->auth = NULL;
 	return log_in(etcd, limit_ms, err) || exchange(etcd, path, json, limit_ms, err) ? -1 : 0;
@@ -202,47 +195,48 @@ static int ask_member(struct etcd_backend *etcd, const char *path, const char *j
 
 /* ---- all members ---- */
 
-/* Ask the members, each with a share of the time. Returns 0, or -1 with the error of the last. */
+/* Returns whether there is time for another round, after a pause. */
+static bool pause_round(const struct etcd_backend *etcd, struct error *err)
+{
+	const int64_t until_ms = clock_boot_ms() + PAUSE_MS;
+	struct error waited;
+
+	if (until_ms >= etcd->deadline_ms)
+		return false;
+	net_wait(-1, 0, until_ms, etcd->base.cancel_fd, &waited);
+	if (waited.kind == ERROR_CANCELLED)
+		*err = waited;
+	return waited.kind != ERROR_CANCELLED;
+}
+
+/*
+ * Ask the members, each with a share of the time. There is another round if one has answered, as
+ * without a leader, or has closed a connection that was idle. Returns 0, or -1 with the error of the
+ * last one.
+ */
 static int ask_members(struct etcd_backend *etcd, const char *path, const char *json,
 		       struct error *err)
 {
-	size_t left = etcd->host_count;
-	bool answered = false, idle;
-	struct error waited = { 0 };
 	int64_t now;
+	bool again;
 
-	for (;;) {
-		now = clock_boot_ms();
-		idle = http_is_open(&etcd->main);
-		etcd->status = 0;
-		if (!ask_member(etcd, path, json, now + (etcd->deadline_ms - now) / (int64_t)left,
-				err))
-			return 0;
-		if (err->kind != ERROR_UNAVAILABLE && etcd->status)
-			return -1;
-		answered |= etcd->status;
-		/* The server may have closed a connection that was idle. */
-		idle = idle && !etcd->status && !etcd->main.answered &&
-		       err->errnum != ETIMEDOUT;
-		etcd->base.resent |= http_is_open(&etcd->main) && !etcd->main.unsent;
-		http_close(&etcd->main);
-		if (err->kind != ERROR_UNAVAILABLE)
-			return -1;
-		if (idle)
-			continue;
-		etcd_use_member(etcd, (etcd->at + 1) % etcd->host_count);
-		if (--left)
-			continue;
-		if (!answered || clock_boot_ms() + PAUSE_MS >= etcd->deadline_ms)
-			return -1;
-		net_wait(-1, 0, clock_boot_ms() + PAUSE_MS, etcd->base.cancel_fd, &waited);
-		if (waited.kind == ERROR_CANCELLED) {
-			*err = waited;
-			return -1;
+	do {
+		again = false;
+		for (size_t left = etcd->host_count; left; left--) {
+			now = clock_boot_ms();
+			again |= http_is_open(&etcd->main);
+			etcd->status = 0;
+			if (!ask_member(etcd, path, json,
+					now + (etcd->deadline_ms - now) / (int64_t)left, err))
+				return 0;
+			if (err->kind != ERROR_UNAVAILABLE)
+				return -1;
+			again |= etcd->status > 0;
+			etcd->base.resent |= http_is_open(&etcd->main) && !etcd->main.unsent;
+			etcd_use_member(etcd, (etcd->at + 1) % etcd->host_count);
 		}
-		left = etcd->host_count;
-		answered = false;
-	}
+	} while (again && pause_round(etcd, err));
+	return -1;
 }
 
 int etcd_connect(struct etcd_backend *etcd, struct error *err)
@@ -273,7 +267,6 @@ void etcd_watch(struct etcd_backend *etcd, char *json)
 	struct epoll_event events = { .events = EPOLLIN | EPOLLOUT };
 	struct sockaddr_storage address;
 	socklen_t length = sizeof(address);
-	char authority[URI_HOST_SIZE];
 	struct error ignored;
 	int fd = -1;
 
@@ -284,8 +277,8 @@ void etcd_watch(struct etcd_backend *etcd, char *json)
 	if (fd >= 0) {
 		http_begin(&etcd->watch, fd, etcd->encrypted ? &etcd->tls : NULL,
 			   etcd->hosts[etcd->at].name);
-		http_post(&etcd->watch, get_authority(etcd, authority), "/v3/watch", etcd->auth,
-			  json, ETCD_MOST_EVENT);
+		http_post(&etcd->watch, etcd->authority, "/v3/watch", etcd->auth, json,
+			  ETCD_MOST_EVENT);
 		epoll_ctl(etcd->set_fd, EPOLL_CTL_ADD, fd, &events);
 	}
 	free(json);

@@ -78,6 +78,7 @@ struct etcd_backend {
 	const char *user, *password, *password_file;
 	char *prefix; /* of the keys: "" or "locks/" */
 	char label[URI_HOST_SIZE + 8]; /* for messages: "etcd HOST:PORT" */
+	const char *authority; /* the part of it behind the space */
 	char *auth; /* token of the login; NULL: none */
 	struct http_conn main, watch;
 	int set_fd; /* epoll, with the watch */
@@ -103,7 +104,7 @@ static inline struct etcd_backend *etcd_from_backend(struct backend *backend)
 /* Begin an operation, whose requests end within the timeouts. */
 void etcd_begin(struct etcd_backend *etcd);
 
-/* Set the member to use and the label. */
+/* Use another member, and close the connection to the one before. */
 void etcd_use_member(struct etcd_backend *etcd, size_t at);
 
 /* Connect to a member, and log in. */
