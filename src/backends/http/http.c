@@ -88,7 +88,7 @@ int http_status(const struct http_conn *conn)
 
 void http_begin(struct http_conn *conn, int fd, const struct tls_params *tls, const char *host)
 {
-	*conn = (struct http_conn){ .complete = true };
+	*conn = (struct http_conn){ .complete = true, .reusable = true };
 	stream_begin(&conn->stream, fd, tls, host);
 }
 

@@ -41,7 +41,7 @@ struct http_conn {
 	size_t received; /* bytes since the request, or the last line */
 	bool answered; /* the server has sent a byte of this response */
 	bool complete; /* no response is missing */
-	bool reusable; /* the last response leaves the connection open */
+	bool reusable; /* no response has ended the connection */
 	bool too_large;
 };
 
