@@ -41,8 +41,7 @@ static void take_queue(struct etcd_backend *etcd)
 		INVARIANT(!i || queue.entries[i - 1].created <= queue.entries[i].created);
 		INVARIANT(etcd_is_id(queue.entries[i].id) && queue.entries[i].lease);
 		INVARIANT(queue.entries[i].mode != HOLD_SLOT || queue.entries[i].slots > 0);
-		add_row(&rows, &queue.entries[i], etcd->own.id,
-			etcd_queue_blocker(&queue, i) < 0);
+		add_row(&rows, &queue.entries[i], !i, etcd_queue_blocker(&queue, i) < 0);
 	}
 	if (queue.count)
 		INVARIANT(etcd_queue_blocker(&queue, 0) < 0);

@@ -44,28 +44,26 @@ struct etcd_queue {
 
 /* The entry of this process. */
 struct etcd_own {
-	char id[ETCD_HEX_SIZE]; /* the lease that token names, in hex; "": none yet */
-	char *key; /* these three in base64 */
-	char *first, *end; /* the range of the lock's directory */
-	uint64_t created; /* 0: it is not known that there is an entry */
+	/*
+	 * As it is stored, or will be. id is known as soon as there is a token. created 0: it is not
+	 * known that there is an entry; lease 0: not granted.
+	 */
+	struct etcd_entry entry;
+	int64_t number; /* that id has, and of the first lease; 0: nothing is named */
+	char *directory; /* of the lock, with a '/' at its end */
+	char *first, *end; /* its range, and */
+	char *key; /* our key, in base64 */
 	bool held; /* acquire() has returned HELD, or the entry was found */
-	int64_t lease; /* that the entry is attached to; 0: not granted */
-	int64_t asked_s; /* its TTL, as asked for; 0: not known */
+	int64_t asked_s; /* the TTL of the lease, as asked for; 0: not known */
 	int64_t granted_s; /* its TTL, as granted */
-	int64_t sent_ms; /* CLOCK_BOOTTIME before the lease was extended last */
+	int64_t sent_ms; /* CLOCK_BOOTTIME before it was extended last; 0: not known */
 	uint64_t sent_term; /* see etcd_is_proven(); 0: that needs no proof */
-	enum hold_mode mode;
-	int slots;
-	int64_t taken_ms;
-	char *text; /* the stored holder record */
 
 	/* the watch, if it is open */
 	char watched[ETCD_HEX_SIZE]; /* of the entry that blocks ours; "": none */
 	bool counts; /* it watches all entries, of which */
 	ptrdiff_t before; /* so many are before ours */
 	uint64_t seen; /* the revision that before is of */
-	size_t member; /* of the watch */
-	int64_t begun_ms; /* CLOCK_BOOTTIME of the last watch */
 	bool woken; /* an entry has ended since the last try */
 };
 
@@ -140,66 +138,58 @@ char *etcd_decode(const char *text, size_t *length);
 
 /* ---- queue.c: the entries of a lock, and leases ---- */
 
-/* How often a step is repeated when the lease or the leader has changed. */
-#define ETCD_MOST_TRIES 3
-
-/* Name the lock and the entry of the request, unless that is done. token NULL or "": no entry. */
+/* Name the lock and the entry of the request, unless that is done. Token "": any entry will do. */
 void etcd_name(struct etcd_backend *etcd, const struct request *request);
 void etcd_forget(struct etcd_own *own);
-/* Set the holder record that etcd_put() stores to a copy of text. */
-void etcd_set_text(struct etcd_own *own, const char *text);
+/* Return the key of the entry id in base64, which the caller frees. */
+char *etcd_key(const struct etcd_own *own, const char *id);
 
 /* Is this the last part of the key of a lock, a number in hex as Go prints it? */
 bool etcd_is_id(const char *text);
 
-/* Write the range request for all entries that were created until then; 0: for all. */
-char *etcd_range(const struct etcd_own *own, uint64_t until);
 /* Read the queue from the answer to a range request. */
 void etcd_queue_read(struct etcd_backend *etcd, struct json_object *range,
 		     struct etcd_queue *queue);
-/* Send a range request, and read the queue. */
-int etcd_queue_fetch(struct etcd_backend *etcd, uint64_t until, struct etcd_queue *queue,
-		     struct error *err);
 void etcd_queue_free(struct etcd_queue *queue);
-/* Return the index of our entry; -1: there is none. */
-ptrdiff_t etcd_queue_find(const struct etcd_queue *queue, const char *id);
 /* Return the index of the nearest entry that keeps entry i from holding; -1: it holds. */
 ptrdiff_t etcd_queue_blocker(const struct etcd_queue *queue, ptrdiff_t i);
 
-/* Return the lease that belongs to the token of an entry, and to purpose ("": the first one). */
-int64_t etcd_lease(const struct etcd_own *own, const char *token, const char *purpose);
+/*
+ * Our entry alone; it and those that were created before, or all if it is not known that there is
+ * one; all, without taking over what is stored of ours.
+ */
+enum etcd_part { ETCD_OWN, ETCD_UNTIL, ETCD_ALL };
+
+/*
+ * Read this part of the queue, and take over what is stored of our entry. change: NULL, or a change to make in
+ * the same step before, if our entry was created at own.entry.created (0: does not exist). It is
+ * freed. *i: the index of our entry; -1: it is not there.
+ */
+int etcd_read(struct etcd_backend *etcd, enum etcd_part part, char *change,
+	      struct etcd_queue *queue, ptrdiff_t *i, struct error *err);
+/* Write the change that stores our entry, with this holder record; NULL: that which it has. */
+char *etcd_put(const struct etcd_own *own, const char *text);
+/* Delete an entry, if it was created then. HELD: it was there. */
+enum outcome etcd_delete(struct etcd_backend *etcd, const char *id, uint64_t created,
+			 struct error *err);
+
 /* Return the lease's TTL in seconds for ms. */
 int64_t etcd_seconds(int64_t ms);
-
 /*
- * Grant a lease, or extend it if it was granted before. This and the next function set own.sent_ms,
- * sent_term and granted_s.
+ * Grant a lease for our entry, or extend it if it was granted before. lease 0: the server numbers
+ * it. This and the next function set own.sent_ms, sent_term and granted_s. Where they return -1 with
+ * status ETCD_NOT_FOUND, the member knows no such lease.
  */
-int etcd_grant(struct etcd_backend *etcd, int64_t lease, int64_t ttl_s, struct error *err);
-/* Extend a lease. Sets *ttl_s to its TTL, 0 if the member knows no such lease. */
-int etcd_extend(struct etcd_backend *etcd, int64_t lease, int64_t *ttl_s, struct error *err);
+int etcd_grant(struct etcd_backend *etcd, int64_t lease, int64_t ttl_ms, struct error *err);
+int etcd_extend(struct etcd_backend *etcd, struct error *err);
 int etcd_revoke(struct etcd_backend *etcd, int64_t lease, struct error *err);
+/* Send a request that has nothing but the number of a lease. */
+int etcd_call_lease(struct etcd_backend *etcd, const char *path, int64_t lease, struct error *err);
 
 /*
- * Does the last reply, which needed a majority, prove that the lease was extended at own.sent_ms?
+ * Was our lease extended at own.sent_ms? The last reply, which needed a majority, proves it or not.
  */
 bool etcd_is_proven(const struct etcd_backend *etcd);
-
-/*
- * Write a transaction, which makes the change if key was created at that revision (0: does not
- * exist), and in any case answers the range request read. Frees both.
- */
-char *etcd_transaction(const char *key, uint64_t created, char *change, char *read);
-/*
- * Delete key if it was created at that revision. *deleted: it was there. Returns 0, or -1 and sets
- * *err.
- */
-int etcd_delete(struct etcd_backend *etcd, const char *key, uint64_t created, bool *deleted,
-		struct error *err);
-/* Return the answer to read. */
-struct json_object *etcd_last_range(const struct etcd_backend *etcd);
-/* Write the request to store our entry with own.text; lease 0: keep its lease. */
-char *etcd_put(const struct etcd_own *own, int64_t lease);
 
 /* ---- lock.c ---- */
 backend_grant_fn etcd_acquire, etcd_renew;

@@ -19,7 +19,6 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/memory.h"
-#include "base/sha256.h"
 #include "base/text.h"
 #include "etcd.h"
 #include "lock/hold.h"
@@ -29,41 +28,6 @@
 
 /* ---- names ---- */
 
-int64_t etcd_lease(const struct etcd_own *own, const char *token, const char *purpose)
-{
-	/* With the lock's name, because a token may be tried for another lock. */
-	char *text = memory_format("%.64s%s %s", token, purpose, own->first);
-	unsigned char digest[SHA256_SIZE];
-	uint64_t number = 0;
-
-	sha256(text, strlen(text), digest);
-	free(text);
-	for (size_t i = 0; i < sizeof(number); i++)
-		number = number << 8 | digest[i];
-	number >>= 1;
-	return number ? (int64_t)number : 1;
-}
-
-int64_t etcd_seconds(int64_t ms)
-{
-	return (ms + 999) / 1000;
-}
-
-void etcd_forget(struct etcd_own *own)
-{
-	free(own->key);
-	free(own->first);
-	free(own->end);
-	free(own->text);
-	*own = (struct etcd_own){ .held = false };
-}
-
-void etcd_set_text(struct etcd_own *own, const char *text)
-{
-	free(own->text);
-	own->text = memory_copy(text ? text : "");
-}
-
 static char *encode_text(char *text)
 {
 	char *encoded = etcd_encode(text, strlen(text));
@@ -72,30 +36,49 @@ static char *encode_text(char *text)
 	return encoded;
 }
 
+void etcd_forget(struct etcd_own *own)
+{
+	free(own->directory);
+	free(own->first);
+	free(own->end);
+	free(own->key);
+	free(own->entry.text);
+	*own = (struct etcd_own){ .held = false };
+}
+
+char *etcd_key(const struct etcd_own *own, const char *id)
+{
+	return encode_text(memory_format("%s%s", own->directory, id));
+}
+
 void etcd_name(struct etcd_backend *etcd, const struct request *request)
 {
-	const char *name = request->name, *token = request->token;
 	struct etcd_own *own = &etcd->own;
-	char id[ETCD_HEX_SIZE];
+	char *directory = memory_format("%s%s/", etcd->prefix, request->name), *text;
+	char *first = etcd_encode(directory, strlen(directory)), digest[ROW_ID_SIZE];
+	int64_t number;
 
-	if (!own->first) {
-		own->first = encode_text(memory_format("%s%s/", etcd->prefix, name));
-		/* '0' follows '/'. */
-		own->end = encode_text(memory_format("%s%s0", etcd->prefix, name));
-	}
-	if (!token || !token[0])
-		return;
-	snprintf(id, sizeof(id), "%" PRIx64, (uint64_t)etcd_lease(own, token, ""));
-	if (!strcmp(own->id, id))
-		return;
+	/* With the lock's name, because a token may be tried for another lock. */
+	text = memory_format("%.64s %s", request->token, first);
+	row_id(text, digest);
+	free(text);
+	digest[ETCD_HEX_SIZE - 1] = '\0';
+	number = (int64_t)(strtoull(digest, NULL, 16) >> 1);
 	/* Only a process that has no entry of its own asks about several tokens. */
-	if (own->id[0]) {
-		etcd_forget(own);
-		etcd_name(etcd, request);
+	if (own->number && (own->number == number || !request->token[0])) {
+		free(directory);
+		free(first);
 		return;
 	}
-	memcpy(own->id, id, sizeof(id));
-	own->key = encode_text(memory_format("%s%s/%s", etcd->prefix, name, own->id));
+	etcd_forget(own);
+	own->number = number ? number : 1;
+	snprintf(own->entry.id, sizeof(own->entry.id), "%" PRIx64, (uint64_t)own->number);
+	own->entry.text = memory_copy("");
+	own->directory = directory;
+	own->first = first;
+	/* '0' follows '/'. */
+	own->end = encode_text(memory_format("%s%s0", etcd->prefix, request->name));
+	own->key = etcd_key(own, own->entry.id);
 }
 
 /* ---- entries ---- */
@@ -157,29 +140,12 @@ void etcd_queue_read(struct etcd_backend *etcd, struct json_object *range, struc
 {
 	struct json_object *kvs;
 	const size_t count = etcd_array(range, "/kvs", &kvs);
-	size_t directory;
+	const size_t directory = strlen(etcd->own.directory);
 
-	free(etcd_decode(etcd->own.first, &directory));
 	*queue = (struct etcd_queue){ .entries = memory_new(count + 1, sizeof(*queue->entries)) };
 	for (size_t i = 0; i < count; i++)
 		add_entry(queue, json_object_array_get_idx(kvs, i), directory);
 	qsort(queue->entries, (size_t)queue->count, sizeof(*queue->entries), compare_entries);
-}
-
-char *etcd_range(const struct etcd_own *own, uint64_t until)
-{
-	return memory_format("{\"key\":\"%s\",\"range_end\":\"%s\",\"max_create_revision\":"
-			     "\"%" PRIu64 "\"}",
-			     own->first, own->end, until);
-}
-
-int etcd_queue_fetch(struct etcd_backend *etcd, uint64_t until, struct etcd_queue *queue,
-		     struct error *err)
-{
-	if (etcd_call(etcd, "/v3/kv/range", etcd_range(&etcd->own, until), err))
-		return -1;
-	etcd_queue_read(etcd, etcd->reply, queue);
-	return 0;
 }
 
 void etcd_queue_free(struct etcd_queue *queue)
@@ -191,7 +157,8 @@ void etcd_queue_free(struct etcd_queue *queue)
 	*queue = (struct etcd_queue){ .count = 0 };
 }
 
-ptrdiff_t etcd_queue_find(const struct etcd_queue *queue, const char *id)
+/* Returns the index of the entry; -1: there is none. */
+static ptrdiff_t find_entry(const struct etcd_queue *queue, const char *id)
 {
 	ptrdiff_t i = queue->count - 1;
 
@@ -207,127 +174,165 @@ ptrdiff_t etcd_queue_blocker(const struct etcd_queue *queue, ptrdiff_t i)
 	return hold_blocker(&entries[0].mode, sizeof(*entries), i, entries[i].slots);
 }
 
+/* ---- requests ---- */
+
+/* Write a transaction, which makes the change if key was created then, and answers read. */
+static char *write_transaction(const char *key, uint64_t created, const char *change,
+			       const char *read)
+{
+	return memory_format("{\"compare\":[{\"key\":\"%s\",\"target\":\"CREATE\",\"result\":"
+			     "\"EQUAL\",\"create_revision\":\"%" PRIu64 "\"}],\"success\":["
+			     "%s,{\"request_range\":%s}],\"failure\":[{\"request_range\":%s}]}",
+			     key, created, change, read, read);
+}
+
+/* Take over what is stored of our entry, which is entry i. */
+static void adopt_entry(struct etcd_own *own, const struct etcd_queue *queue, ptrdiff_t i)
+{
+	if (i < 0) {
+		own->entry.created = 0;
+		own->held = false;
+		return;
+	}
+	/* Of another lease nothing is known. */
+	if (own->entry.lease != queue->entries[i].lease)
+		own->asked_s = own->sent_ms = 0;
+	free(own->entry.text);
+	own->entry = queue->entries[i];
+	own->entry.text = memory_copy(own->entry.text);
+}
+
+int etcd_read(struct etcd_backend *etcd, enum etcd_part part, char *change,
+	      struct etcd_queue *queue, ptrdiff_t *i, struct error *err)
+{
+	const bool alone = part == ETCD_OWN;
+	struct etcd_own *own = &etcd->own;
+	char *read = memory_format(
+		"{\"key\":\"%s\",\"range_end\":\"%s\",\"max_create_revision\":\"%" PRIu64 "\"}",
+		alone ? own->key : own->first, alone ? "" : own->end,
+		part == ETCD_ALL ? 0 : own->entry.created);
+	const char *path = "/v3/kv/range", *answer = "";
+	char *json = read;
+
+	if (change) {
+		json = write_transaction(own->key, own->entry.created, change, read);
+		free(change);
+		free(read);
+		path = "/v3/kv/txn";
+	}
+	if (etcd_call(etcd, path, json, err))
+		return -1;
+	if (change)
+		answer = etcd_get(etcd->reply, "/responses/1") ? "/responses/1/response_range"
+							       : "/responses/0/response_range";
+	etcd_queue_read(etcd, etcd_get(etcd->reply, answer), queue);
+	*i = find_entry(queue, own->entry.id);
+	if (part != ETCD_ALL)
+		adopt_entry(own, queue, *i);
+	return 0;
+}
+
+char *etcd_put(const struct etcd_own *own, const char *text)
+{
+	const struct etcd_entry *entry = &own->entry;
+	char mode[TEXT_DIGITS_SIZE];
+	char *value = encode_text(memory_format(MARK "%s %" PRId64 " %s",
+						hold_mode_text(entry->mode, entry->slots, mode),
+						entry->taken_ms, text ? text : entry->text));
+	char *json = memory_format("{\"request_put\":{\"key\":\"%s\",\"value\":\"%s\","
+				   "\"lease\":\"%" PRId64 "\"}}",
+				   own->key, value, entry->lease);
+
+	free(value);
+	return json;
+}
+
+enum outcome etcd_delete(struct etcd_backend *etcd, const char *id, uint64_t created,
+			 struct error *err)
+{
+	char *key = etcd_key(&etcd->own, id);
+	char *range = memory_format("{\"key\":\"%s\"}", key);
+	char *change = memory_format("{\"request_delete_range\":%s}", range);
+	const int failed = etcd_call(etcd, "/v3/kv/txn",
+				     write_transaction(key, created, change, range), err);
+
+	free(key);
+	free(range);
+	free(change);
+	if (failed)
+		return OUTCOME_ERROR;
+	return json_object_get_boolean(etcd_get(etcd->reply, "/succeeded")) ? OUTCOME_HELD
+									    : OUTCOME_LOST;
+}
+
 /* ---- leases ---- */
+
+int64_t etcd_seconds(int64_t ms)
+{
+	return (ms + 999) / 1000;
+}
 
 bool etcd_is_proven(const struct etcd_backend *etcd)
 {
-	return !etcd->own.sent_term || etcd->own.sent_term == etcd->term;
+	const struct etcd_own *own = &etcd->own;
+
+	return own->sent_ms && (!own->sent_term || own->sent_term == etcd->term);
 }
 
-/* Note that our lease was extended by a request at sent_ms. */
-static void note_extended(struct etcd_own *own, int64_t sent_ms, uint64_t term, int64_t ttl_s)
+int etcd_call_lease(struct etcd_backend *etcd, const char *path, int64_t lease, struct error *err)
 {
-	own->sent_ms = sent_ms;
-	own->sent_term = term;
-	own->granted_s = clock_earlier(ttl_s, LEASE_SHOWN_MS / 1000);
+	return etcd_call(etcd, path, memory_format("{\"ID\":\"%" PRId64 "\"}", lease), err);
 }
 
-int etcd_extend(struct etcd_backend *etcd, int64_t lease, int64_t *ttl_s, struct error *err)
+/* Note that our lease was extended by the last request, which was sent at sent_ms. */
+static int note_extended(struct etcd_backend *etcd, int64_t sent_ms, uint64_t term,
+			 const char *path, struct error *err)
+{
+	struct etcd_own *own = &etcd->own;
+
+	own->granted_s = clock_earlier(etcd_number(etcd->reply, path), LEASE_SHOWN_MS / 1000);
+	own->sent_term = term;
+	own->sent_ms = own->granted_s > 0 ? sent_ms : 0;
+	if (own->sent_ms)
+		return 0;
+	etcd->status = ETCD_NOT_FOUND;
+	return error_set(err, ERROR_UNAVAILABLE, 0, "%s: its lease has ended, or a new leader does "
+			 "not know it yet", etcd->label);
+}
+
+int etcd_extend(struct etcd_backend *etcd, struct error *err)
 {
 	const int64_t sent_ms = clock_boot_ms();
 	/* Without a term, none is the same as that of the next reply. */
 	const uint64_t term = etcd->term ? etcd->term : UINT64_MAX;
 
-	*ttl_s = 0;
-	if (!etcd_call(etcd, "/v3/lease/keepalive",
-		       memory_format("{\"ID\":\"%" PRId64 "\"}", lease), err))
-		*ttl_s = etcd_number(etcd->reply, "/result/TTL");
-	else if (etcd->status != ETCD_NOT_FOUND)
+	etcd->own.sent_ms = 0;
+	if (etcd_call_lease(etcd, "/v3/lease/keepalive", etcd->own.entry.lease, err))
 		return -1;
-	if (*ttl_s > 0)
-		note_extended(&etcd->own, sent_ms, term, *ttl_s);
-	return 0;
+	return note_extended(etcd, sent_ms, term, "/result/TTL", err);
 }
 
-/* Grant or extend a lease once. Returns 0; 1 if it has ended just now; or -1 and sets *err. */
-static int grant_once(struct etcd_backend *etcd, int64_t lease, int64_t ttl_s, struct error *err)
+int etcd_grant(struct etcd_backend *etcd, int64_t lease, int64_t ttl_ms, struct error *err)
 {
 	const int64_t sent_ms = clock_boot_ms();
-	int64_t left_s;
+	struct etcd_own *own = &etcd->own;
+	const int failed = etcd_call(etcd, "/v3/lease/grant",
+				     memory_format("{\"TTL\":\"%" PRId64 "\",\"ID\":\"%" PRId64 "\"}",
+						   etcd_seconds(ttl_ms), lease), err);
 
-	if (!etcd_call(
-		    etcd, "/v3/lease/grant",
-		    memory_format("{\"TTL\":\"%" PRId64 "\",\"ID\":\"%" PRId64 "\"}", ttl_s, lease),
-		    err)) {
-		/* A majority has granted it, so it needs no proof. */
-		left_s = etcd_number(etcd->reply, "/TTL");
-		note_extended(&etcd->own, sent_ms, 0, left_s);
-		return left_s <= 0;
-	}
-	if (!strstr(err->message, "lease already exists"))
-		return -1;
 	/* An earlier request, whose reply was lost, has been granted. */
-	return etcd_extend(etcd, lease, &left_s, err) ? -1 : left_s <= 0;
-}
-
-int etcd_grant(struct etcd_backend *etcd, int64_t lease, int64_t ttl_s, struct error *err)
-{
-	int ended = 1;
-
-	for (int i = 0; i < ETCD_MOST_TRIES && ended > 0; i++)
-		ended = grant_once(etcd, lease, ttl_s, err);
-	return ended > 0 ? error_set(err, ERROR_UNAVAILABLE, 0, "%s: a new lease ends at once",
-				     etcd->label)
-			 : ended;
+	if (failed && !strstr(err->message, "lease already exists"))
+		return -1;
+	own->asked_s = etcd_seconds(ttl_ms);
+	own->entry.lease = failed ? lease : etcd_number(etcd->reply, "/ID");
+	/* A majority has granted it, so it needs no proof. */
+	return failed ? etcd_extend(etcd, err) : note_extended(etcd, sent_ms, 0, "/TTL", err);
 }
 
 int etcd_revoke(struct etcd_backend *etcd, int64_t lease, struct error *err)
 {
-	return etcd_call(etcd, "/v3/lease/revoke", memory_format("{\"ID\":\"%" PRId64 "\"}", lease),
-			 err) &&
+	return etcd_call_lease(etcd, "/v3/lease/revoke", lease, err) &&
 			       etcd->status != ETCD_NOT_FOUND
 		       ? -1
 		       : 0;
-}
-
-/* ---- transactions ---- */
-
-char *etcd_transaction(const char *key, uint64_t created, char *change, char *read)
-{
-	char *text = memory_format(
-		"{\"compare\":[{\"key\":\"%s\",\"target\":\"CREATE\",\"result\":"
-		"\"EQUAL\",\"create_revision\":\"%" PRIu64 "\"}],\"success\":["
-		"%s,{\"request_range\":%s}],\"failure\":[{\"request_range\":%s}]}",
-		key, created, change, read, read);
-
-	free(change);
-	free(read);
-	return text;
-}
-
-int etcd_delete(struct etcd_backend *etcd, const char *key, uint64_t created, bool *deleted,
-		struct error *err)
-{
-	char *change = memory_format("{\"request_delete_range\":{\"key\":\"%s\"}}", key);
-	char *range = memory_format("{\"key\":\"%s\"}", key);
-
-	if (etcd_call(etcd, "/v3/kv/txn", etcd_transaction(key, created, change, range), err))
-		return -1;
-	*deleted = json_object_get_boolean(etcd_get(etcd->reply, "/succeeded"));
-	return 0;
-}
-
-struct json_object *etcd_last_range(const struct etcd_backend *etcd)
-{
-	struct json_object *list;
-	const size_t count = etcd_array(etcd->reply, "/responses", &list);
-
-	return count ? etcd_get(json_object_array_get_idx(list, count - 1), "/response_range")
-		     : NULL;
-}
-
-char *etcd_put(const struct etcd_own *own, int64_t lease)
-{
-	char mode[TEXT_DIGITS_SIZE];
-	char *value = encode_text(memory_format(MARK "%s %" PRId64 " %s",
-						hold_mode_text(own->mode, own->slots, mode),
-						own->taken_ms, own->text));
-	char *where = lease ? memory_format("\"lease\":\"%" PRId64 "\"", lease)
-			    : memory_copy("\"ignore_lease\":true");
-	char *text = memory_format("{\"request_put\":{\"key\":\"%s\",\"value\":\"%s\",%s}}",
-				   own->key, value, where);
-
-	free(value);
-	free(where);
-	return text;
 }

@@ -21,20 +21,16 @@
 static int64_t read_left(struct etcd_backend *etcd, int64_t lease)
 {
 	struct error ignored;
-	char *json;
 
 	/* Rows are worth more than their times. */
-	if (clock_boot_ms() >= etcd->deadline_ms)
-		return -1;
-	json = memory_format("{\"ID\":\"%" PRId64 "\"}", lease);
-	if (etcd_call(etcd, "/v3/lease/timetolive", json, &ignored))
-		return -1;
-	if (!etcd_number(etcd->reply, "/grantedTTL"))
+	if (clock_boot_ms() >= etcd->deadline_ms ||
+	    etcd_call_lease(etcd, "/v3/lease/timetolive", lease, &ignored) ||
+	    !etcd_number(etcd->reply, "/grantedTTL"))
 		return -1;
 	return clock_earlier(etcd_number(etcd->reply, "/TTL"), LEASE_SHOWN_MS / 1000) * 1000;
 }
 
-static void add_row(struct rows *rows, const struct etcd_entry *entry, const char *id, bool holds)
+static void add_row(struct rows *rows, const struct etcd_entry *entry, bool mine, bool holds)
 {
 	struct row *row = rows_add(rows, holds, entry->text,
 				   entry->foreign ? 0 : strlen(entry->text));
@@ -47,7 +43,7 @@ static void add_row(struct rows *rows, const struct etcd_entry *entry, const cha
 			 "etcdctl or Go, lease %s", entry->id);
 	}
 	snprintf(row->id, sizeof(row->id), "%s", entry->id);
-	row->mine = !strcmp(entry->id, id);
+	row->mine = mine;
 	row->mode = entry->mode;
 	row->slots = entry->slots;
 	row->age_ms = rows_age(entry->taken_ms);
@@ -60,13 +56,14 @@ static int show_lock(struct etcd_backend *etcd, const struct request *request, s
 		     struct error *err)
 {
 	/* A process that waits, and may be one of many, needs no ends of leases. */
-	const bool waits = etcd->own.created && !etcd->own.held;
+	const bool waits = etcd->own.entry.created && !etcd->own.held;
 	struct etcd_queue queue;
+	ptrdiff_t mine;
 
-	if (etcd_queue_fetch(etcd, waits ? etcd->own.created : 0, &queue, err))
+	if (etcd_read(etcd, waits ? ETCD_UNTIL : ETCD_ALL, NULL, &queue, &mine, err))
 		return -1;
 	for (ptrdiff_t i = 0; i < queue.count; i++)
-		add_row(rows, &queue.entries[i], request->token[0] ? etcd->own.id : "",
+		add_row(rows, &queue.entries[i], request->token[0] && i == mine,
 			etcd_queue_blocker(&queue, i) < 0);
 	/* The rows that hold are the first entries, in this order. */
 	for (size_t i = 0; i < rows->hold_count && !waits; i++)
@@ -149,18 +146,10 @@ int etcd_show(struct backend *backend, const struct request *request, struct row
 enum outcome etcd_break(struct backend *backend, const char *name, const struct row *row,
 			struct error *err)
 {
+	const struct request request = { .name = name, .token = "" };
 	struct etcd_backend *etcd = etcd_from_backend(backend);
-	char *path, *key;
-	bool deleted;
-	int failed;
 
 	etcd_begin(etcd);
-	path = memory_format("%s%s/%s", etcd->prefix, name, row->id);
-	key = etcd_encode(path, strlen(path));
-	failed = etcd_delete(etcd, key, row->fence, &deleted, err);
-	free(path);
-	free(key);
-	if (failed)
-		return OUTCOME_ERROR;
-	return deleted ? OUTCOME_HELD : OUTCOME_LOST;
+	etcd_name(etcd, &request);
+	return etcd_delete(etcd, row->id, row->fence, err);
 }
