@@ -118,7 +118,7 @@ static int connect_backend(struct backend *backend, const struct request *reques
 
 	(void)request;
 	etcd_begin(etcd);
-	return etcd_connect(etcd, err);
+	return etcd_call(etcd, NULL, NULL, err);
 }
 
 static int get_fd(struct backend *backend)

@@ -239,11 +239,6 @@ static int ask_members(struct etcd_backend *etcd, const char *path, const char *
 	return -1;
 }
 
-int etcd_connect(struct etcd_backend *etcd, struct error *err)
-{
-	return ask_members(etcd, NULL, NULL, err);
-}
-
 int etcd_call(struct etcd_backend *etcd, const char *path, char *json, struct error *err)
 {
 	const int failed = ask_members(etcd, path, json, err);

@@ -105,13 +105,10 @@ void etcd_begin(struct etcd_backend *etcd);
 /* Use another member, and close the connection to the one before. */
 void etcd_use_member(struct etcd_backend *etcd, size_t at);
 
-/* Connect to a member, and log in. */
-int etcd_connect(struct etcd_backend *etcd, struct error *err);
-
 /*
  * Send a request, whose body is json and is freed, and receive the reply. A member that does not
  * answer, or is not fit, is followed by the next one. Each request may be repeated, and
- * base.resent is set when one is. Each reply sets status.
+ * base.resent is set when one is. Each reply sets status. path NULL: only connect and log in.
  */
 int etcd_call(struct etcd_backend *etcd, const char *path, char *json, struct error *err);
 
@@ -161,17 +158,16 @@ ptrdiff_t etcd_queue_blocker(const struct etcd_queue *queue, ptrdiff_t i);
 enum etcd_part { ETCD_OWN, ETCD_UNTIL, ETCD_ALL };
 
 /*
- * Read this part of the queue, and take over what is stored of our entry. change: NULL, or a change to make in
- * the same step before, if our entry was created at own.entry.created (0: does not exist). It is
- * freed. *i: the index of our entry; -1: it is not there.
+ * Read this part of the queue, and take over what is stored of our entry. change: NULL, or a change
+ * to make in the same step before, if our entry was created at own.entry.created (0: does not
+ * exist). It is freed. *i: the index of our entry; -1: it is not there.
  */
 int etcd_read(struct etcd_backend *etcd, enum etcd_part part, char *change,
 	      struct etcd_queue *queue, ptrdiff_t *i, struct error *err);
 /* Write the change that stores our entry, with this holder record; NULL: that which it has. */
 char *etcd_put(const struct etcd_own *own, const char *text);
-/* Delete an entry, if it was created then. HELD: it was there. */
-enum outcome etcd_delete(struct etcd_backend *etcd, const char *id, uint64_t created,
-			 struct error *err);
+/* Delete our entry, if it was created at own.entry.created. HELD: it was there; LOST; or ERROR. */
+enum outcome etcd_delete(struct etcd_backend *etcd, struct error *err);
 
 /* Return the lease's TTL in seconds for ms. */
 int64_t etcd_seconds(int64_t ms);

@@ -39,17 +39,13 @@ char *etcd_encode(const char *data, size_t length)
 	unsigned bits;
 
 	for (size_t i = 0; i < length; i += 3) {
-		bits = (unsigned)(unsigned char)data[i] << 16;
-		bits |= i + 1 < length ? (unsigned)(unsigned char)data[i + 1] << 8 : 0;
-		bits |= i + 2 < length ? (unsigned char)data[i + 2] : 0;
-		*out++ = digits[bits >> 18];
-		*out++ = digits[bits >> 12 & 63];
-		*out++ = digits[bits >> 6 & 63];
-		*out++ = digits[bits & 63];
+		bits = 0;
+		for (size_t j = i; j < i + 3; j++)
+			bits = bits << 8 | (j < length ? (unsigned char)data[j] : 0);
+		/* A byte that is not there leaves a digit out. */
+		for (size_t j = 0; j < 4; j++)
+			*out++ = i + j > length ? '=' : digits[bits >> (18 - 6 * j) & 63];
 	}
-	/* A byte that is not there leaves a digit out. */
-	for (size_t missing = (3 - length % 3) % 3; missing; missing--)
-		out[-(ptrdiff_t)missing] = '=';
 	*out = '\0';
 	return text;
 }

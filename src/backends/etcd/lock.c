@@ -119,34 +119,27 @@ static enum outcome report_lost(const struct etcd_backend *etcd, struct error *e
 }
 
 /*
- * Read or change our entry, which holds, in a step that needs a majority. HELD: it is there; LOST;
- * or ERROR.
+ * Does our entry hold? Reads this part of the queue, with a change of ours or NULL, in a step that
+ * needs a majority. ETCD_OWN is enough if it has held before. HELD, LOST or ERROR.
  */
-static enum outcome prove_entry(struct etcd_backend *etcd, char *change, struct error *err)
-{
-	struct etcd_queue queue;
-	ptrdiff_t i;
-
-	if (etcd_read(etcd, ETCD_OWN, change, &queue, &i, err))
-		return OUTCOME_ERROR;
-	etcd_queue_free(&queue);
-	return i < 0 ? report_lost(etcd, err) : OUTCOME_HELD;
-}
-
-/* Find the entry of a token that another process has made. HELD, or LOST: it does not hold. */
-static enum outcome find_entry(struct etcd_backend *etcd, struct error *err)
+static enum outcome read_hold(struct etcd_backend *etcd, enum etcd_part part, char *change,
+			      struct error *err)
 {
 	struct etcd_own *own = &etcd->own;
 	struct etcd_queue queue;
 	ptrdiff_t i;
 
-	if (own->held)
-		return OUTCOME_HELD;
-	if (etcd_read(etcd, ETCD_UNTIL, NULL, &queue, &i, err))
+	if (etcd_read(etcd, part, change, &queue, &i, err))
 		return OUTCOME_ERROR;
 	own->held = i >= 0 && etcd_queue_blocker(&queue, i) < 0;
 	etcd_queue_free(&queue);
 	return own->held ? OUTCOME_HELD : report_lost(etcd, err);
+}
+
+/* Find the entry of a token, unless we know that it holds. HELD, LOST or ERROR. */
+static enum outcome find_hold(struct etcd_backend *etcd, struct error *err)
+{
+	return etcd->own.held ? OUTCOME_HELD : read_hold(etcd, ETCD_UNTIL, NULL, err);
 }
 
 /* Move our entry, which holds, to a lease of this TTL. HELD, LOST or ERROR. */
@@ -158,7 +151,7 @@ static enum outcome move_entry(struct etcd_backend *etcd, int64_t ttl_ms, const 
 
 	if (etcd_grant(etcd, 0, ttl_ms, err))
 		return OUTCOME_ERROR;
-	outcome = prove_entry(etcd, etcd_put(&etcd->own, text), err);
+	outcome = read_hold(etcd, ETCD_OWN, etcd_put(&etcd->own, text), err);
 	/* Otherwise it ends by itself. */
 	if (outcome == OUTCOME_HELD)
 		etcd_revoke(etcd, before, &(struct error){ 0 });
@@ -347,6 +340,7 @@ static enum outcome renew_once(struct etcd_backend *etcd, const struct request *
 {
 	struct etcd_own *own = &etcd->own;
 	enum outcome outcome;
+	char *put = NULL;
 
 	if (!etcd_extend(etcd, err)) {
 		if (has_other_ttl(own, request))
@@ -354,8 +348,9 @@ static enum outcome renew_once(struct etcd_backend *etcd, const struct request *
 	} else if (etcd->status != ETCD_NOT_FOUND) {
 		return OUTCOME_ERROR;
 	}
-	outcome = prove_entry(etcd, request->text && own->sent_ms ? etcd_put(own, request->text)
-								  : NULL, err);
+	if (request->text && own->sent_ms)
+		put = etcd_put(own, request->text);
+	outcome = read_hold(etcd, ETCD_OWN, put, err);
 	return outcome == OUTCOME_HELD && !etcd_is_proven(etcd) ? OUTCOME_BUSY : outcome;
 }
 
@@ -368,7 +363,7 @@ enum outcome etcd_renew(struct backend *backend, const struct request *request, 
 	etcd_begin(etcd);
 	etcd_name(etcd, request);
 	etcd->own.woken = false;
-	outcome = find_entry(etcd, err);
+	outcome = find_hold(etcd, err);
 	if (outcome != OUTCOME_HELD)
 		return outcome;
 	outcome = OUTCOME_BUSY;
@@ -396,14 +391,14 @@ enum outcome etcd_release(struct backend *backend, const struct request *request
 	etcd_begin(etcd);
 	etcd_name(etcd, request);
 	etcd_watch_close(etcd);
-	outcome = find_entry(etcd, err);
+	outcome = find_hold(etcd, err);
 	held = outcome == OUTCOME_HELD;
 	/* The reply to that may have been lost, which says nothing about the release. */
 	backend->resent = false;
 	if (held && request->keep_ms > 0)
 		return move_entry(etcd, request->keep_ms, request->text, err);
 	if (outcome != OUTCOME_ERROR && own->entry.created)
-		outcome = etcd_delete(etcd, own->entry.id, own->entry.created, err);
+		outcome = etcd_delete(etcd, err);
 	if (outcome == OUTCOME_ERROR)
 		return outcome;
 	if (!held || outcome == OUTCOME_LOST)

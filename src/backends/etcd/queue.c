@@ -176,16 +176,6 @@ ptrdiff_t etcd_queue_blocker(const struct etcd_queue *queue, ptrdiff_t i)
 
 /* ---- requests ---- */
 
-/* Write a transaction, which makes the change if key was created then, and answers read. */
-static char *write_transaction(const char *key, uint64_t created, const char *change,
-			       const char *read)
-{
-	return memory_format("{\"compare\":[{\"key\":\"%s\",\"target\":\"CREATE\",\"result\":"
-			     "\"EQUAL\",\"create_revision\":\"%" PRIu64 "\"}],\"success\":["
-			     "%s,{\"request_range\":%s}],\"failure\":[{\"request_range\":%s}]}",
-			     key, created, change, read, read);
-}
-
 /* Take over what is stored of our entry, which is entry i. */
 static void adopt_entry(struct etcd_own *own, const struct etcd_queue *queue, ptrdiff_t i)
 {
@@ -215,7 +205,11 @@ int etcd_read(struct etcd_backend *etcd, enum etcd_part part, char *change,
 	char *json = read;
 
 	if (change) {
-		json = write_transaction(own->key, own->entry.created, change, read);
+		json = memory_format(
+			"{\"compare\":[{\"key\":\"%s\",\"target\":\"CREATE\",\"result\":\"EQUAL\","
+			"\"create_revision\":\"%" PRIu64 "\"}],\"success\":[%s,"
+			"{\"request_range\":%s}],\"failure\":[{\"request_range\":%s}]}",
+			own->key, own->entry.created, change, read, read);
 		free(change);
 		free(read);
 		path = "/v3/kv/txn";
@@ -247,20 +241,15 @@ char *etcd_put(const struct etcd_own *own, const char *text)
 	return json;
 }
 
-enum outcome etcd_delete(struct etcd_backend *etcd, const char *id, uint64_t created,
-			 struct error *err)
+enum outcome etcd_delete(struct etcd_backend *etcd, struct error *err)
 {
-	char *key = etcd_key(&etcd->own, id);
-	char *range = memory_format("{\"key\":\"%s\"}", key);
-	char *change = memory_format("{\"request_delete_range\":%s}", range);
-	const int failed = etcd_call(etcd, "/v3/kv/txn",
-				     write_transaction(key, created, change, range), err);
+	char *change = memory_format("{\"request_delete_range\":{\"key\":\"%s\"}}", etcd->own.key);
+	struct etcd_queue queue;
+	ptrdiff_t i;
 
-	free(key);
-	free(range);
-	free(change);
-	if (failed)
+	if (etcd_read(etcd, ETCD_OWN, change, &queue, &i, err))
 		return OUTCOME_ERROR;
+	etcd_queue_free(&queue);
 	return json_object_get_boolean(etcd_get(etcd->reply, "/succeeded")) ? OUTCOME_HELD
 									    : OUTCOME_LOST;
 }

@@ -76,9 +76,8 @@ static int show_lock(struct etcd_backend *etcd, const struct request *request, s
 
 /* ---- the names of all locks ---- */
 
-/* Add the name of the lock that has this key. Returns the key in base64. */
-static const char *add_name(const struct etcd_backend *etcd, struct json_object *kv,
-			    struct rows *rows)
+/* Add the name of the lock that has this key. */
+static void add_name(const struct etcd_backend *etcd, struct json_object *kv, struct rows *rows)
 {
 	size_t length;
 	char *key = etcd_decode(etcd_text(kv, "/key"), &length);
@@ -88,44 +87,41 @@ static const char *add_name(const struct etcd_backend *etcd, struct json_object 
 	    etcd_number(kv, "/lease"))
 		name_list_add(&rows->names, name, (size_t)(end - name));
 	free(key);
-	return etcd_text(kv, "/key");
 }
 
 /* Read the keys of all locks, page by page. */
 static int show_names(struct etcd_backend *etcd, struct rows *rows, struct error *err)
 {
 	/* Without a prefix, all keys; otherwise those from it to the one behind '/'. */
-	char *end = memory_copy(etcd->prefix), *end64, *next, *json;
+	char *last = memory_copy(etcd->prefix), *end, *first;
+	size_t length = strlen(last), count;
 	struct json_object *kvs;
-	size_t length = strlen(end), count;
 	int failed;
 
+	first = etcd_encode(last, length ? length : 1);
 	if (length)
-		end[length - 1]++;
-	end64 = etcd_encode(end, length ? length : 1);
-	next = etcd_encode(length ? etcd->prefix : "", length ? length : 1);
-	do {
-		json = memory_format("{\"key\":\"%s\",\"range_end\":\"%s\",\"keys_only\":true,"
-				     "\"limit\":\"%d\"}",
-				     next, end64, PAGE);
-		failed = etcd_call(etcd, "/v3/kv/range", json, err);
+		last[length - 1]++;
+	end = etcd_encode(last, length ? length : 1);
+	free(last);
+	for (;;) {
+		failed = etcd_call(etcd, "/v3/kv/range",
+				   memory_format("{\"key\":\"%s\",\"range_end\":\"%s\","
+						 "\"keys_only\":true,\"limit\":\"%d\"}",
+						 first, end, PAGE), err);
 		count = etcd_array(failed ? NULL : etcd->reply, "/kvs", &kvs);
-		for (size_t i = 0; i < count; i++) {
-			const char *key = add_name(etcd, json_object_array_get_idx(kvs, i), rows);
-
-			if (i + 1 < count)
-				continue;
-			/* The next page begins behind this key: with a NUL more. */
-			free(next);
-			next = etcd_decode(key, &length);
-			free(end);
-			end = next;
-			next = etcd_encode(end, length + 1);
-		}
-	} while (count >= PAGE);
+		for (size_t i = 0; i < count; i++)
+			add_name(etcd, json_object_array_get_idx(kvs, i), rows);
+		if (count < PAGE)
+			break;
+		/* The next page begins behind the last key: with a NUL more. */
+		last = etcd_decode(etcd_text(json_object_array_get_idx(kvs, count - 1), "/key"),
+				   &length);
+		free(first);
+		first = etcd_encode(last, length + 1);
+		free(last);
+	}
+	free(first);
 	free(end);
-	free(end64);
-	free(next);
 	return failed;
 }
 
@@ -148,8 +144,13 @@ enum outcome etcd_break(struct backend *backend, const char *name, const struct 
 {
 	const struct request request = { .name = name, .token = "" };
 	struct etcd_backend *etcd = etcd_from_backend(backend);
+	struct etcd_own *own = &etcd->own;
 
 	etcd_begin(etcd);
 	etcd_name(etcd, &request);
-	return etcd_delete(etcd, row->id, row->fence, err);
+	/* Nobody has the token "", so what is deleted may take the place of our entry. */
+	free(own->key);
+	own->key = etcd_key(own, row->id);
+	own->entry.created = row->fence;
+	return etcd_delete(etcd, err);
 }
