@@ -168,13 +168,6 @@ static int log_in(struct etcd_backend *etcd, int64_t limit_ms, struct error *err
 	return failed;
 }
 
-/* The server has forgotten our token, as after a restart, or users were changed since. */
-static bool is_stale_login(const struct etcd_backend *etcd, const struct error *err)
-{
-	return etcd->auth &&
-	       (etcd->status == ETCD_NO_LOGIN || strstr(err->message, "auth store is old"));
-}
-
 /* Ask the member in use until limit_ms. path NULL: only connect and log in. */
 static int ask_member(struct etcd_backend *etcd, const char *path, const char *json,
 		      int64_t limit_ms, struct error *err)
@@ -186,7 +179,9 @@ static int ask_member(struct etcd_backend *etcd, const char *path, const char *j
 		return -1;
 	if (!path || !exchange(etcd, path, json, limit_ms, err))
 		return 0;
-	if (!is_stale_login(etcd, err))
+	/* The server has forgotten our token, as after a restart, or users were changed since. */
+	if (!etcd->auth ||
+	    (etcd->status != ETCD_NO_LOGIN && !strstr(err->message, "auth store is old")))
 		return -1;
 	memory_free_secret(etcd->auth);
 	etcd->auth = NULL;

@@ -183,9 +183,10 @@ int etcd_revoke(struct etcd_backend *etcd, int64_t lease, struct error *err);
 int etcd_call_lease(struct etcd_backend *etcd, const char *path, int64_t lease, struct error *err);
 
 /*
- * Was our lease extended at own.sent_ms? The last reply, which needed a majority, proves it or not.
+ * Was our lease extended at own.sent_ms? The last reply, which needed a majority, proves it. False:
+ * it does not, which *err says, and the lease has to be extended again.
  */
-bool etcd_is_proven(const struct etcd_backend *etcd);
+bool etcd_is_proven(struct etcd_backend *etcd, struct error *err);
 
 /* ---- lock.c ---- */
 backend_grant_fn etcd_acquire, etcd_renew;

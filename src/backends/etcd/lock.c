@@ -136,12 +136,6 @@ static enum outcome read_hold(struct etcd_backend *etcd, enum etcd_part part, ch
 	return own->held ? OUTCOME_HELD : report_lost(etcd, err);
 }
 
-/* Find the entry of a token, unless we know that it holds. HELD, LOST or ERROR. */
-static enum outcome find_hold(struct etcd_backend *etcd, struct error *err)
-{
-	return etcd->own.held ? OUTCOME_HELD : read_hold(etcd, ETCD_UNTIL, NULL, err);
-}
-
 /* Move our entry, which holds, to a lease of this TTL. HELD, LOST or ERROR. */
 static enum outcome move_entry(struct etcd_backend *etcd, int64_t ttl_ms, const char *text,
 			       struct error *err)
@@ -263,10 +257,9 @@ static enum outcome follow_entry(struct etcd_backend *etcd, const struct request
 		if (etcd_revoke(etcd, own->entry.lease, err))
 			return OUTCOME_ERROR;
 		etcd_forget(own);
-	} else if (outcome == OUTCOME_HELD && !etcd_is_proven(etcd)) {
-		own->sent_ms = 0;
-		return OUTCOME_LOST;
 	} else if (outcome == OUTCOME_HELD) {
+		if (!etcd_is_proven(etcd, err))
+			return OUTCOME_LOST;
 		/* An earlier acquisition of this token was renewed with another TTL. */
 		if (has_other_ttl(own, request))
 			outcome = move_entry(etcd, request->ttl_ms, request->text, err);
@@ -278,7 +271,7 @@ static enum outcome follow_entry(struct etcd_backend *etcd, const struct request
 
 /*
  * Try once. One that was not woken reads first, and writes when it holds; so does one that does not
- * wait. LOST: the lease or the entry has changed.
+ * wait. LOST: the lease or the entry has changed, which *err says.
  */
 static enum outcome try_once(struct etcd_backend *etcd, const struct request *request,
 			     struct grant *grant, struct error *err)
@@ -301,7 +294,8 @@ static enum outcome try_once(struct etcd_backend *etcd, const struct request *re
 		failed = write_entry(etcd, request, &queue, &i, err);
 	}
 	if (!failed) {
-		outcome = i < 0 ? OUTCOME_LOST : follow_entry(etcd, request, &queue, i, grant, err);
+		outcome = i < 0 ? report_lost(etcd, err)
+				: follow_entry(etcd, request, &queue, i, grant, err);
 	} else if (etcd->status == ETCD_NOT_FOUND) {
 		/* The lease has ended, and our entry with it. */
 		own->entry.lease = 0;
@@ -318,18 +312,16 @@ enum outcome etcd_acquire(struct backend *backend, const struct request *request
 			  struct grant *grant, struct error *err)
 {
 	struct etcd_backend *etcd = etcd_from_backend(backend);
-	enum outcome outcome = OUTCOME_LOST;
+	enum outcome outcome;
+	int tries = 0;
 
 	etcd_begin(etcd);
 	etcd_name(etcd, request);
 	etcd->own.held = false;
-	for (int tries = 0; outcome == OUTCOME_LOST && tries < MOST_TRIES; tries++)
+	do
 		outcome = try_once(etcd, request, grant, err);
-	if (outcome != OUTCOME_LOST)
-		return outcome;
-	error_set(err, ERROR_UNAVAILABLE, 0, "%s: its entry in the queue does not stay",
-		  etcd->label);
-	return OUTCOME_ERROR;
+	while (outcome == OUTCOME_LOST && ++tries < MOST_TRIES);
+	return outcome == OUTCOME_LOST ? OUTCOME_ERROR : outcome;
 }
 
 /* ---- renewing ---- */
@@ -351,31 +343,29 @@ static enum outcome renew_once(struct etcd_backend *etcd, const struct request *
 	if (request->text && own->sent_ms)
 		put = etcd_put(own, request->text);
 	outcome = read_hold(etcd, ETCD_OWN, put, err);
-	return outcome == OUTCOME_HELD && !etcd_is_proven(etcd) ? OUTCOME_BUSY : outcome;
+	return outcome == OUTCOME_HELD && !etcd_is_proven(etcd, err) ? OUTCOME_BUSY : outcome;
 }
 
 enum outcome etcd_renew(struct backend *backend, const struct request *request, struct grant *grant,
 			struct error *err)
 {
 	struct etcd_backend *etcd = etcd_from_backend(backend);
-	enum outcome outcome;
+	enum outcome outcome = OUTCOME_HELD;
+	int tries = 0;
 
 	etcd_begin(etcd);
 	etcd_name(etcd, request);
 	etcd->own.woken = false;
-	outcome = find_hold(etcd, err);
+	if (!etcd->own.held)
+		outcome = read_hold(etcd, ETCD_UNTIL, NULL, err);
 	if (outcome != OUTCOME_HELD)
 		return outcome;
-	outcome = OUTCOME_BUSY;
-	for (int tries = 0; outcome == OUTCOME_BUSY && tries < MOST_TRIES; tries++)
+	do
 		outcome = renew_once(etcd, request, err);
+	while (outcome == OUTCOME_BUSY && ++tries < MOST_TRIES);
 	if (outcome == OUTCOME_HELD)
 		take_hold(etcd, grant);
-	if (outcome != OUTCOME_BUSY)
-		return outcome;
-	error_set(err, ERROR_UNAVAILABLE, 0, "%s: a new leader does not know the lease yet",
-		  etcd->label);
-	return OUTCOME_ERROR;
+	return outcome == OUTCOME_BUSY ? OUTCOME_ERROR : outcome;
 }
 
 /* ---- releasing ---- */
@@ -384,14 +374,15 @@ enum outcome etcd_release(struct backend *backend, const struct request *request
 {
 	struct etcd_backend *etcd = etcd_from_backend(backend);
 	struct etcd_own *own = &etcd->own;
+	enum outcome outcome = OUTCOME_HELD;
 	struct error left = { 0 };
-	enum outcome outcome;
 	bool held;
 
 	etcd_begin(etcd);
 	etcd_name(etcd, request);
 	etcd_watch_close(etcd);
-	outcome = find_hold(etcd, err);
+	if (!own->held)
+		outcome = read_hold(etcd, ETCD_UNTIL, NULL, err);
 	held = outcome == OUTCOME_HELD;
 	/* The reply to that may have been lost, which says nothing about the release. */
 	backend->resent = false;

@@ -129,13 +129,6 @@ static void add_entry(struct etcd_queue *queue, struct json_object *kv, size_t d
 	free(key);
 }
 
-static int compare_entries(const void *a, const void *b)
-{
-	const struct etcd_entry *p = a, *q = b;
-
-	return p->created < q->created ? -1 : p->created > q->created;
-}
-
 void etcd_queue_read(struct etcd_backend *etcd, struct json_object *range, struct etcd_queue *queue)
 {
 	struct json_object *kvs;
@@ -145,7 +138,6 @@ void etcd_queue_read(struct etcd_backend *etcd, struct json_object *range, struc
 	*queue = (struct etcd_queue){ .entries = memory_new(count + 1, sizeof(*queue->entries)) };
 	for (size_t i = 0; i < count; i++)
 		add_entry(queue, json_object_array_get_idx(kvs, i), directory);
-	qsort(queue->entries, (size_t)queue->count, sizeof(*queue->entries), compare_entries);
 }
 
 void etcd_queue_free(struct etcd_queue *queue)
@@ -198,7 +190,8 @@ int etcd_read(struct etcd_backend *etcd, enum etcd_part part, char *change,
 	const bool alone = part == ETCD_OWN;
 	struct etcd_own *own = &etcd->own;
 	char *read = memory_format(
-		"{\"key\":\"%s\",\"range_end\":\"%s\",\"max_create_revision\":\"%" PRIu64 "\"}",
+		"{\"key\":\"%s\",\"range_end\":\"%s\",\"max_create_revision\":\"%" PRIu64 "\","
+		"\"sort_target\":\"CREATE\",\"sort_order\":\"ASCEND\"}",
 		alone ? own->key : own->first, alone ? "" : own->end,
 		part == ETCD_ALL ? 0 : own->entry.created);
 	const char *path = "/v3/kv/range", *answer = "";
@@ -261,11 +254,16 @@ int64_t etcd_seconds(int64_t ms)
 	return (ms + 999) / 1000;
 }
 
-bool etcd_is_proven(const struct etcd_backend *etcd)
+bool etcd_is_proven(struct etcd_backend *etcd, struct error *err)
 {
-	const struct etcd_own *own = &etcd->own;
+	struct etcd_own *own = &etcd->own;
 
-	return own->sent_ms && (!own->sent_term || own->sent_term == etcd->term);
+	if (own->sent_ms && (!own->sent_term || own->sent_term == etcd->term))
+		return true;
+	own->sent_ms = 0;
+	error_set(err, ERROR_UNAVAILABLE, 0, "%s: a new leader does not know the lease yet",
+		  etcd->label);
+	return false;
 }
 
 int etcd_call_lease(struct etcd_backend *etcd, const char *path, int64_t lease, struct error *err)
@@ -285,8 +283,7 @@ static int note_extended(struct etcd_backend *etcd, int64_t sent_ms, uint64_t te
 	if (own->sent_ms)
 		return 0;
 	etcd->status = ETCD_NOT_FOUND;
-	return error_set(err, ERROR_UNAVAILABLE, 0, "%s: its lease has ended, or a new leader does "
-			 "not know it yet", etcd->label);
+	return error_set(err, ERROR_UNAVAILABLE, 0, "%s: its lease has ended", etcd->label);
 }
 
 int etcd_extend(struct etcd_backend *etcd, struct error *err)
