@@ -54,16 +54,6 @@ static const http_parser_settings settings = { .on_message_begin = take_begin,
 					       .on_body = take_body,
 					       .on_message_complete = take_end };
 
-static void begin_parser(struct http_conn *conn)
-{
-#ifdef WITH_LLHTTP
-	llhttp_init(&conn->parser, HTTP_RESPONSE, &settings);
-#else
-	http_parser_init(&conn->parser, HTTP_RESPONSE);
-#endif
-	conn->parser.data = conn;
-}
-
 /* Returns whether the response is valid so far. length 0: the server has closed. */
 static bool parse_bytes(struct http_conn *conn, const char *data, size_t length)
 {
@@ -121,7 +111,12 @@ void http_post(struct http_conn *conn, const char *authority, const char *path,
 	conn->most = most;
 	conn->answered = conn->complete = conn->too_large = false;
 	conn->reusable = true;
-	begin_parser(conn);
+#ifdef WITH_LLHTTP
+	llhttp_init(&conn->parser, HTTP_RESPONSE, &settings);
+#else
+	http_parser_init(&conn->parser, HTTP_RESPONSE);
+#endif
+	conn->parser.data = conn;
 }
 
 /* Returns 1 when the request was sent, 0 to poll first, or -1 and sets *err. */
