@@ -190,28 +190,15 @@ static int ask_member(struct etcd_backend *etcd, const char *path, const char *j
 
 /* ---- all members ---- */
 
-/* Returns whether there is time for another round, after a pause. */
-static bool pause_round(const struct etcd_backend *etcd, struct error *err)
-{
-	const int64_t until_ms = clock_boot_ms() + PAUSE_MS;
-	struct error waited;
-
-	if (until_ms >= etcd->deadline_ms)
-		return false;
-	net_wait(-1, 0, until_ms, etcd->base.cancel_fd, &waited);
-	if (waited.kind == ERROR_CANCELLED)
-		*err = waited;
-	return waited.kind != ERROR_CANCELLED;
-}
-
 /*
  * Ask the members, each with a share of the time. There is another round if one has answered, as
- * without a leader, or has closed a connection that was idle. Returns 0, or -1 with the error of the
- * last one.
+ * without a leader, or has closed a connection that was idle. Returns 0, or -1 with the error of
+ * the last one.
  */
 static int ask_members(struct etcd_backend *etcd, const char *path, const char *json,
 		       struct error *err)
 {
+	struct error ignored;
 	int64_t now;
 	bool again;
 
@@ -230,7 +217,12 @@ static int ask_members(struct etcd_backend *etcd, const char *path, const char *
 			etcd->base.resent |= http_is_open(&etcd->main) && !etcd->main.unsent;
 			etcd_use_member(etcd, (etcd->at + 1) % etcd->host_count);
 		}
-	} while (again && pause_round(etcd, err));
+		/* When this is cancelled, the next request is, too. */
+		now = clock_boot_ms() + PAUSE_MS;
+		again &= now < etcd->deadline_ms;
+		if (again)
+			net_wait(-1, 0, now, etcd->base.cancel_fd, &ignored);
+	} while (again);
 	return -1;
 }
 
