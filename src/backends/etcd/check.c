@@ -2,7 +2,6 @@
 /* `dlock check` and `dlock setup` for etcd. */
 #include <inttypes.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/clock.h"

@@ -1,12 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* Requests to the members of the cluster: connecting, logging in, and what their errors mean. */
 #include <errno.h>
-#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/epoll.h>
-#include <sys/socket.h>
 
 #include "base/clock.h"
 #include "base/error.h"
@@ -232,36 +229,4 @@ int etcd_call(struct etcd_backend *etcd, const char *path, char *json, struct er
 
 	free(json);
 	return failed;
-}
-
-/* ---- the watch ---- */
-
-void etcd_watch_close(struct etcd_backend *etcd)
-{
-	if (http_is_open(&etcd->watch))
-		epoll_ctl(etcd->set_fd, EPOLL_CTL_DEL, etcd->watch.stream.fd, NULL);
-	http_close(&etcd->watch);
-}
-
-void etcd_watch(struct etcd_backend *etcd, char *json)
-{
-	/* A connection that is being made reports its end as input, too. */
-	struct epoll_event events = { .events = EPOLLIN | EPOLLOUT };
-	struct sockaddr_storage address;
-	socklen_t length = sizeof(address);
-	struct error ignored;
-	int fd = -1;
-
-	etcd_watch_close(etcd);
-	if (http_is_open(&etcd->main) &&
-	    !getpeername(etcd->main.stream.fd, (struct sockaddr *)&address, &length))
-		fd = net_connect_begin((struct sockaddr *)&address, length, &ignored);
-	if (fd >= 0) {
-		http_begin(&etcd->watch, fd, etcd->encrypted ? &etcd->tls : NULL,
-			   etcd->hosts[etcd->at].name);
-		http_post(&etcd->watch, etcd->authority, "/v3/watch", etcd->auth, json,
-			  ETCD_MOST_EVENT);
-		epoll_ctl(etcd->set_fd, EPOLL_CTL_ADD, fd, &events);
-	}
-	free(json);
 }

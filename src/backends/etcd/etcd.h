@@ -57,7 +57,7 @@ struct etcd_own {
 	int64_t asked_s; /* the TTL of the lease, as asked for; 0: not known */
 	int64_t granted_s; /* its TTL, as granted */
 	int64_t sent_ms; /* CLOCK_BOOTTIME before it was extended last; 0: not known */
-	uint64_t sent_term; /* see etcd_is_proven(); 0: that needs no proof */
+	uint64_t sent_term; /* see is_proven() in lock.c; 0: that needs no proof */
 
 	/* the watch, if it is open */
 	char watched[ETCD_HEX_SIZE]; /* of the entry that blocks ours; "": none */
@@ -112,10 +112,6 @@ void etcd_use_member(struct etcd_backend *etcd, size_t at);
  */
 int etcd_call(struct etcd_backend *etcd, const char *path, char *json, struct error *err);
 
-/* Begin a watch of this body, which is freed, on the member in use. Returns at once. */
-void etcd_watch(struct etcd_backend *etcd, char *json);
-void etcd_watch_close(struct etcd_backend *etcd);
-
 /* ---- json.c: fields of requests and replies ---- */
 
 /* Return what a path as "/responses/0" (RFC 6901) leads to, or NULL. */
@@ -133,7 +129,7 @@ char *etcd_encode(const char *data, size_t length);
 /* Return the bytes with a NUL, which the caller frees; "" if the text is no base64. */
 char *etcd_decode(const char *text, size_t *length);
 
-/* ---- queue.c: the entries of a lock, and leases ---- */
+/* ---- queue.c: the entries of a lock ---- */
 
 /* Name the lock and the entry of the request, unless that is done. Token "": any entry will do. */
 void etcd_name(struct etcd_backend *etcd, const struct request *request);
@@ -169,29 +165,14 @@ char *etcd_put(const struct etcd_own *own, const char *text);
 /* Delete our entry, if it was created at own.entry.created. HELD: it was there; LOST; or ERROR. */
 enum outcome etcd_delete(struct etcd_backend *etcd, struct error *err);
 
-/* Return the lease's TTL in seconds for ms. */
-int64_t etcd_seconds(int64_t ms);
-/*
- * Grant a lease for our entry, or extend it if it was granted before. lease 0: the server numbers
- * it. This and the next function set own.sent_ms, sent_term and granted_s. Where they return -1 with
- * status ETCD_NOT_FOUND, the member knows no such lease.
- */
-int etcd_grant(struct etcd_backend *etcd, int64_t lease, int64_t ttl_ms, struct error *err);
-int etcd_extend(struct etcd_backend *etcd, struct error *err);
-int etcd_revoke(struct etcd_backend *etcd, int64_t lease, struct error *err);
 /* Send a request that has nothing but the number of a lease. */
 int etcd_call_lease(struct etcd_backend *etcd, const char *path, int64_t lease, struct error *err);
-
-/*
- * Was our lease extended at own.sent_ms? The last reply, which needed a majority, proves it. False:
- * it does not, which *err says, and the lease has to be extended again.
- */
-bool etcd_is_proven(struct etcd_backend *etcd, struct error *err);
 
 /* ---- lock.c ---- */
 backend_grant_fn etcd_acquire, etcd_renew;
 backend_release_fn etcd_release;
 int64_t etcd_event(struct backend *backend);
+void etcd_watch_close(struct etcd_backend *etcd);
 
 /* ---- show.c, check.c ---- */
 backend_show_fn etcd_show;

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
 /* Fields of requests and replies. The gateway writes large numbers as text, and bytes in base64. */
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/memory.h"
@@ -58,17 +57,14 @@ char *etcd_decode(const char *text, size_t *length)
 	size_t count = 0;
 
 	*length = 0;
-	for (; *text && *text != '='; text++) {
-		digit = strchr(digits, *text);
-		if (!digit) {
-			*length = 0;
-			break;
-		}
+	for (; *text && (digit = strchr(digits, *text)); text++) {
 		bits = bits << 6 | (unsigned)(digit - digits);
 		/* Each digit but the first of four completes a byte. */
 		if (++count % 4 != 1)
 			data[(*length)++] = (char)(bits >> (8 - 2 * (count % 4)) % 8);
 	}
+	if (*text && *text != '=')
+		*length = 0;
 	data[*length] = '\0';
 	return data;
 }

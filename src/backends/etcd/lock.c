@@ -5,11 +5,12 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
+#include <sys/socket.h>
 
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/memory.h"
-#include "base/text.h"
+#include "base/net.h"
 #include "etcd.h"
 #include "lock/hold.h"
 #include "lock/lease.h"
@@ -39,19 +40,50 @@ static char *watch_entry(const struct etcd_backend *etcd, const char *id)
 	return request;
 }
 
+void etcd_watch_close(struct etcd_backend *etcd)
+{
+	if (http_is_open(&etcd->watch))
+		epoll_ctl(etcd->set_fd, EPOLL_CTL_DEL, etcd->watch.stream.fd, NULL);
+	http_close(&etcd->watch);
+}
+
+/* Begin a watch of this body on the member in use. Returns at once. */
+static void open_watch(struct etcd_backend *etcd, const char *json)
+{
+	/* A connection that is being made reports its end as input, too. */
+	struct epoll_event events = { .events = EPOLLIN | EPOLLOUT };
+	struct sockaddr_storage address;
+	socklen_t length = sizeof(address);
+	struct error ignored;
+	int fd;
+
+	etcd_watch_close(etcd);
+	if (!http_is_open(&etcd->main) ||
+	    getpeername(etcd->main.stream.fd, (struct sockaddr *)&address, &length))
+		return;
+	fd = net_connect_begin((struct sockaddr *)&address, length, &ignored);
+	if (fd < 0)
+		return;
+	http_begin(&etcd->watch, fd, etcd->encrypted ? &etcd->tls : NULL,
+		   etcd->hosts[etcd->at].name);
+	http_post(&etcd->watch, etcd->authority, "/v3/watch", etcd->auth, json, ETCD_MOST_EVENT);
+	epoll_ctl(etcd->set_fd, EPOLL_CTL_ADD, fd, &events);
+}
+
 /* Watch our entry, which others may remove, and the one that blocks it; NULL: none does. */
 static void begin_watch(struct etcd_backend *etcd, const struct etcd_entry *blocker)
 {
 	struct etcd_own *own = &etcd->own;
-	char *ours = watch_entry(etcd, own->entry.id), *other = NULL;
+	char *ours = watch_entry(etcd, own->entry.id), *other, *both;
 
 	own->counts = blocker && blocker->mode == HOLD_SLOT && own->entry.mode == HOLD_SLOT;
 	snprintf(own->watched, sizeof(own->watched), "%s", blocker ? blocker->id : "");
-	if (blocker)
-		other = watch_entry(etcd, own->counts ? "" : blocker->id);
-	etcd_watch(etcd, memory_format("%s%s", ours, other ? other : ""));
+	other = blocker ? watch_entry(etcd, own->counts ? "" : blocker->id) : memory_copy("");
+	both = memory_format("%s%s", ours, other);
+	open_watch(etcd, both);
 	free(ours);
 	free(other);
+	free(both);
 }
 
 /* Does this deletion of a key concern us? */
@@ -109,6 +141,88 @@ int64_t etcd_event(struct backend *backend)
 	return own->woken ? 0 : CLOCK_NEVER;
 }
 
+/* ---- leases ---- */
+
+/* Returns the TTL of a lease in seconds for ms. */
+static int64_t in_seconds(int64_t ms)
+{
+	return (ms + 999) / 1000;
+}
+
+/*
+ * Was our lease extended at own.sent_ms? The last reply, which needed a majority, proves it. False:
+ * it does not, which *err says, and the lease has to be extended again.
+ */
+static bool is_proven(struct etcd_backend *etcd, struct error *err)
+{
+	struct etcd_own *own = &etcd->own;
+
+	if (own->sent_ms && (!own->sent_term || own->sent_term == etcd->term))
+		return true;
+	own->sent_ms = 0;
+	error_set(err, ERROR_UNAVAILABLE, 0, "%s: a new leader does not know the lease yet",
+		  etcd->label);
+	return false;
+}
+
+/* Note that our lease was extended by the last request, which was sent at sent_ms. */
+static int note_extended(struct etcd_backend *etcd, int64_t sent_ms, uint64_t term,
+			 const char *path, struct error *err)
+{
+	struct etcd_own *own = &etcd->own;
+
+	own->granted_s = clock_earlier(etcd_number(etcd->reply, path), LEASE_SHOWN_MS / 1000);
+	own->sent_term = term;
+	own->sent_ms = own->granted_s > 0 ? sent_ms : 0;
+	if (own->sent_ms)
+		return 0;
+	etcd->status = ETCD_NOT_FOUND;
+	return error_set(err, ERROR_UNAVAILABLE, 0, "%s: its lease has ended", etcd->label);
+}
+
+/* Extend the lease of our entry; as grant_lease(). */
+static int extend_lease(struct etcd_backend *etcd, struct error *err)
+{
+	const int64_t sent_ms = clock_boot_ms();
+	/* Without a term, none is the same as that of the next reply. */
+	const uint64_t term = etcd->term ? etcd->term : UINT64_MAX;
+
+	etcd->own.sent_ms = 0;
+	if (etcd_call_lease(etcd, "/v3/lease/keepalive", etcd->own.entry.lease, err))
+		return -1;
+	return note_extended(etcd, sent_ms, term, "/result/TTL", err);
+}
+
+/*
+ * Grant a lease for our entry, or extend it if it was granted before. lease 0: the server numbers
+ * it. Sets own.sent_ms, sent_term and granted_s. Returns 0, or -1 and sets *err; with status
+ * ETCD_NOT_FOUND the member knows no such lease.
+ */
+static int grant_lease(struct etcd_backend *etcd, int64_t lease, int64_t ttl_ms, struct error *err)
+{
+	const int64_t sent_ms = clock_boot_ms();
+	struct etcd_own *own = &etcd->own;
+	const int failed = etcd_call(etcd, "/v3/lease/grant",
+				     memory_format("{\"TTL\":\"%" PRId64 "\",\"ID\":\"%" PRId64 "\"}",
+						   in_seconds(ttl_ms), lease), err);
+
+	/* An earlier request, whose reply was lost, has been granted. */
+	if (failed && !strstr(err->message, "lease already exists"))
+		return -1;
+	own->asked_s = in_seconds(ttl_ms);
+	own->entry.lease = failed ? lease : etcd_number(etcd->reply, "/ID");
+	/* A majority has granted it, so it needs no proof. */
+	return failed ? extend_lease(etcd, err) : note_extended(etcd, sent_ms, 0, "/TTL", err);
+}
+
+static int revoke_lease(struct etcd_backend *etcd, int64_t lease, struct error *err)
+{
+	return etcd_call_lease(etcd, "/v3/lease/revoke", lease, err) &&
+			       etcd->status != ETCD_NOT_FOUND
+		       ? -1
+		       : 0;
+}
+
 /* ---- our entry ---- */
 
 static enum outcome report_lost(const struct etcd_backend *etcd, struct error *err)
@@ -143,19 +257,19 @@ static enum outcome move_entry(struct etcd_backend *etcd, int64_t ttl_ms, const 
 	const int64_t before = etcd->own.entry.lease;
 	enum outcome outcome;
 
-	if (etcd_grant(etcd, 0, ttl_ms, err))
+	if (grant_lease(etcd, 0, ttl_ms, err))
 		return OUTCOME_ERROR;
 	outcome = read_hold(etcd, ETCD_OWN, etcd_put(&etcd->own, text), err);
 	/* Otherwise it ends by itself. */
 	if (outcome == OUTCOME_HELD)
-		etcd_revoke(etcd, before, &(struct error){ 0 });
+		revoke_lease(etcd, before, &(struct error){ 0 });
 	return outcome;
 }
 
 /* Was the lease asked for with another TTL than the request has? */
 static bool has_other_ttl(const struct etcd_own *own, const struct request *request)
 {
-	return (own->asked_s ? own->asked_s : own->granted_s) != etcd_seconds(request->ttl_ms);
+	return (own->asked_s ? own->asked_s : own->granted_s) != in_seconds(request->ttl_ms);
 }
 
 static void take_hold(struct etcd_backend *etcd, struct grant *grant)
@@ -183,8 +297,8 @@ static int ensure_lease(struct etcd_backend *etcd, const struct request *request
 	struct etcd_own *own = &etcd->own;
 
 	if (!own->entry.lease)
-		return etcd_grant(etcd, own->number, request->ttl_ms, err);
-	return clock_boot_ms() < renew_at(own, request) ? 0 : etcd_extend(etcd, err);
+		return grant_lease(etcd, own->number, request->ttl_ms, err);
+	return clock_boot_ms() < renew_at(own, request) ? 0 : extend_lease(etcd, err);
 }
 
 /* Does entry i hold? HELD, BUSY, or ERROR: it disagrees with the holders. */
@@ -254,11 +368,11 @@ static enum outcome follow_entry(struct etcd_backend *etcd, const struct request
 	if (outcome == OUTCOME_BUSY && request->queue) {
 		wait_turn(etcd, request, queue, i, grant);
 	} else if (outcome == OUTCOME_BUSY) {
-		if (etcd_revoke(etcd, own->entry.lease, err))
+		if (revoke_lease(etcd, own->entry.lease, err))
 			return OUTCOME_ERROR;
 		etcd_forget(own);
 	} else if (outcome == OUTCOME_HELD) {
-		if (!etcd_is_proven(etcd, err))
+		if (!is_proven(etcd, err))
 			return OUTCOME_LOST;
 		/* An earlier acquisition of this token was renewed with another TTL. */
 		if (has_other_ttl(own, request))
@@ -334,7 +448,7 @@ static enum outcome renew_once(struct etcd_backend *etcd, const struct request *
 	enum outcome outcome;
 	char *put = NULL;
 
-	if (!etcd_extend(etcd, err)) {
+	if (!extend_lease(etcd, err)) {
 		if (has_other_ttl(own, request))
 			return move_entry(etcd, request->ttl_ms, request->text, err);
 	} else if (etcd->status != ETCD_NOT_FOUND) {
@@ -343,7 +457,7 @@ static enum outcome renew_once(struct etcd_backend *etcd, const struct request *
 	if (request->text && own->sent_ms)
 		put = etcd_put(own, request->text);
 	outcome = read_hold(etcd, ETCD_OWN, put, err);
-	return outcome == OUTCOME_HELD && !etcd_is_proven(etcd, err) ? OUTCOME_BUSY : outcome;
+	return outcome == OUTCOME_HELD && !is_proven(etcd, err) ? OUTCOME_BUSY : outcome;
 }
 
 enum outcome etcd_renew(struct backend *backend, const struct request *request, struct grant *grant,
@@ -395,7 +509,7 @@ enum outcome etcd_release(struct backend *backend, const struct request *request
 	if (!held || outcome == OUTCOME_LOST)
 		outcome = report_lost(etcd, err);
 	/* With it goes an entry that a late request would make. */
-	if (etcd_revoke(etcd, own->entry.lease ? own->entry.lease : own->number, &left) &&
+	if (revoke_lease(etcd, own->entry.lease ? own->entry.lease : own->number, &left) &&
 	    outcome == OUTCOME_LOST) {
 		*err = left;
 		return OUTCOME_ERROR;

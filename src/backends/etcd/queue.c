@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What is stored: the keys of a lock, and their leases.
+ * What is stored: the keys of a lock.
  *
  *	PREFIX/NAME/ID		value "dlock:MODE TAKEN RECORD"
  *
@@ -16,13 +16,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/clock.h"
-#include "base/error.h"
 #include "base/memory.h"
-#include "base/text.h"
 #include "etcd.h"
 #include "lock/hold.h"
-#include "lock/lease.h"
 
 #define MARK "dlock:"
 
@@ -247,78 +243,7 @@ enum outcome etcd_delete(struct etcd_backend *etcd, struct error *err)
 									    : OUTCOME_LOST;
 }
 
-/* ---- leases ---- */
-
-int64_t etcd_seconds(int64_t ms)
-{
-	return (ms + 999) / 1000;
-}
-
-bool etcd_is_proven(struct etcd_backend *etcd, struct error *err)
-{
-	struct etcd_own *own = &etcd->own;
-
-	if (own->sent_ms && (!own->sent_term || own->sent_term == etcd->term))
-		return true;
-	own->sent_ms = 0;
-	error_set(err, ERROR_UNAVAILABLE, 0, "%s: a new leader does not know the lease yet",
-		  etcd->label);
-	return false;
-}
-
 int etcd_call_lease(struct etcd_backend *etcd, const char *path, int64_t lease, struct error *err)
 {
 	return etcd_call(etcd, path, memory_format("{\"ID\":\"%" PRId64 "\"}", lease), err);
-}
-
-/* Note that our lease was extended by the last request, which was sent at sent_ms. */
-static int note_extended(struct etcd_backend *etcd, int64_t sent_ms, uint64_t term,
-			 const char *path, struct error *err)
-{
-	struct etcd_own *own = &etcd->own;
-
-	own->granted_s = clock_earlier(etcd_number(etcd->reply, path), LEASE_SHOWN_MS / 1000);
-	own->sent_term = term;
-	own->sent_ms = own->granted_s > 0 ? sent_ms : 0;
-	if (own->sent_ms)
-		return 0;
-	etcd->status = ETCD_NOT_FOUND;
-	return error_set(err, ERROR_UNAVAILABLE, 0, "%s: its lease has ended", etcd->label);
-}
-
-int etcd_extend(struct etcd_backend *etcd, struct error *err)
-{
-	const int64_t sent_ms = clock_boot_ms();
-	/* Without a term, none is the same as that of the next reply. */
-	const uint64_t term = etcd->term ? etcd->term : UINT64_MAX;
-
-	etcd->own.sent_ms = 0;
-	if (etcd_call_lease(etcd, "/v3/lease/keepalive", etcd->own.entry.lease, err))
-		return -1;
-	return note_extended(etcd, sent_ms, term, "/result/TTL", err);
-}
-
-int etcd_grant(struct etcd_backend *etcd, int64_t lease, int64_t ttl_ms, struct error *err)
-{
-	const int64_t sent_ms = clock_boot_ms();
-	struct etcd_own *own = &etcd->own;
-	const int failed = etcd_call(etcd, "/v3/lease/grant",
-				     memory_format("{\"TTL\":\"%" PRId64 "\",\"ID\":\"%" PRId64 "\"}",
-						   etcd_seconds(ttl_ms), lease), err);
-
-	/* An earlier request, whose reply was lost, has been granted. */
-	if (failed && !strstr(err->message, "lease already exists"))
-		return -1;
-	own->asked_s = etcd_seconds(ttl_ms);
-	own->entry.lease = failed ? lease : etcd_number(etcd->reply, "/ID");
-	/* A majority has granted it, so it needs no proof. */
-	return failed ? etcd_extend(etcd, err) : note_extended(etcd, sent_ms, 0, "/TTL", err);
-}
-
-int etcd_revoke(struct etcd_backend *etcd, int64_t lease, struct error *err)
-{
-	return etcd_call_lease(etcd, "/v3/lease/revoke", lease, err) &&
-			       etcd->status != ETCD_NOT_FOUND
-		       ? -1
-		       : 0;
 }

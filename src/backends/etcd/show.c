@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
 /* Showing holds and waiters, and breaking holds. */
-#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
