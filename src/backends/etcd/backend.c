@@ -7,10 +7,11 @@
  * before it excludes it (hold_blocker()). These are the keys of Go's concurrency.Mutex, so that
  * `etcdctl lock` and dlock exclude each other. The fence is create_revision.
  *
- * The lease's number is made of the token (queue.c). So each request may be repeated, at another
- * member, too: a lease that is there is not granted twice, and the transaction that makes the key
- * does nothing if the key is there. A lease keeps the TTL that it was granted with. Another TTL, or
- * a minimum hold, takes another lease, to which the key moves; it keeps its place.
+ * The number of the key's first lease is made of the token (queue.c). So each request may be
+ * repeated, at another member, too: a lease that is there is not granted twice, and the transaction
+ * that makes the key does nothing if the key is there. A lease keeps the TTL that it was granted
+ * with. Another TTL, or a minimum hold, takes another lease, to which the key moves; it keeps its
+ * place. The server numbers that lease. If its reply is lost, it ends unused.
  *
  * The lease. The leader ends leases. A new leader begins all of them again, so they never end
  * early, with one exception: a leader that was replaced, and has not noticed, may still answer a
@@ -27,6 +28,10 @@
  * until its lease ends, as with `etcdctl lock`.
  *
  * A release removes the key, which tells whether it was still there, and then revokes the lease.
+ *
+ * All reads and changes are one request (etcd_read()): a range of the queue, alone or behind a
+ * change in one transaction. Whatever it shows of our entry is taken over, its lease, too, because
+ * another process with the token may have moved it.
  */
 #include <stdio.h>
 #include <stdlib.h>

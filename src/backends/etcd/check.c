@@ -36,8 +36,8 @@ static bool check_member(struct etcd_backend *etcd, struct findings *findings, b
 	*old |= is_old(version);
 	/* Members have numbers of 64 bits without a sign. */
 	leader = etcd_text(etcd->reply, "/leader");
-	state = !*leader || !strcmp(leader, "0")	? "has no leader"
-		: etcd_get(etcd->reply, "/isLearner")	? "is a learner"
+	state = !*leader || !strcmp(leader, "0")      ? "has no leader"
+		: etcd_get(etcd->reply, "/isLearner") ? "is a learner"
 		: strcmp(leader, etcd_text(etcd->reply, "/header/member_id")) != 0
 			? "follows the leader"
 			: "is the leader";

@@ -52,8 +52,7 @@ static const char *const refusals[][2] = {
 	{ "authentication is not enabled", "the server has no users, but the URI has one" },
 	{ "space exceeded",
 	  "its database is full: compact and defragment it, then disarm the alarm NOSPACE" },
-	{ "HTTP request to an HTTPS server",
-	  "the server requires TLS (use etcds: or ?tls=yes)" },
+	{ "HTTP request to an HTTPS server", "the server requires TLS (use etcds: or ?tls=yes)" },
 };
 
 /* May the same request succeed later, or at another member? */

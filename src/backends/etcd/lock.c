@@ -23,7 +23,7 @@
 /* From the end of a broken watch to the next one. */
 #define WATCH_AGAIN_MS 1000
 /* How often a step is repeated when the lease or the leader has changed. */
-#define MOST_TRIES 3
+#define MOST_TRIES     3
 
 /* ---- the watch ---- */
 
@@ -95,7 +95,8 @@ static bool take_deletion(struct etcd_backend *etcd, struct json_object *event)
 	/* Slots are counted. An entry whose creation was compacted may be any. */
 	if (!own->counts || !created || created == own->entry.created)
 		return true;
-	if (created > own->entry.created || (uint64_t)etcd_number(event, "/kv/mod_revision") <= own->seen)
+	if (created > own->entry.created ||
+	    (uint64_t)etcd_number(event, "/kv/mod_revision") <= own->seen)
 		return false;
 	return --own->before < own->entry.slots;
 }
@@ -202,9 +203,9 @@ static int grant_lease(struct etcd_backend *etcd, int64_t lease, int64_t ttl_ms,
 {
 	const int64_t sent_ms = clock_boot_ms();
 	struct etcd_own *own = &etcd->own;
-	const int failed = etcd_call(etcd, "/v3/lease/grant",
-				     memory_format("{\"TTL\":\"%" PRId64 "\",\"ID\":\"%" PRId64 "\"}",
-						   in_seconds(ttl_ms), lease), err);
+	char *json = memory_format("{\"TTL\":\"%" PRId64 "\",\"ID\":\"%" PRId64 "\"}",
+				   in_seconds(ttl_ms), lease);
+	const int failed = etcd_call(etcd, "/v3/lease/grant", json, err);
 
 	/* An earlier request, whose reply was lost, has been granted. */
 	if (failed && !strstr(err->message, "lease already exists"))
@@ -318,8 +319,8 @@ static int look_first(struct etcd_backend *etcd, const struct request *request,
 {
 	if (etcd_read(etcd, ETCD_UNTIL, NULL, queue, i, err))
 		return -1;
-	queue->entries[queue->count] =
-		(struct etcd_entry){ .mode = request->mode, .slots = request->slots };
+	queue->entries[queue->count] = (struct etcd_entry){ .mode = request->mode,
+							    .slots = request->slots };
 	*outcome = judge_entry(queue, *i < 0 ? queue->count : *i, request, err);
 	return 0;
 }

@@ -106,7 +106,8 @@ static int show_names(struct etcd_backend *etcd, struct rows *rows, struct error
 		failed = etcd_call(etcd, "/v3/kv/range",
 				   memory_format("{\"key\":\"%s\",\"range_end\":\"%s\","
 						 "\"keys_only\":true,\"limit\":\"%d\"}",
-						 first, end, PAGE), err);
+						 first, end, PAGE),
+				   err);
 		count = etcd_array(failed ? NULL : etcd->reply, "/kvs", &kvs);
 		for (size_t i = 0; i < count; i++)
 			add_name(etcd, json_object_array_get_idx(kvs, i), rows);

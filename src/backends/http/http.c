@@ -61,8 +61,7 @@ static bool parse_bytes(struct http_conn *conn, const char *data, size_t length)
 	const bool valid = !(length ? llhttp_execute(&conn->parser, data, length)
 				    : llhttp_finish(&conn->parser));
 #else
-	const bool valid =
-		http_parser_execute(&conn->parser, &settings, data, length) == length;
+	const bool valid = http_parser_execute(&conn->parser, &settings, data, length) == length;
 #endif
 
 	conn->reusable &= valid;
