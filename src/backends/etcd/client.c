@@ -19,7 +19,8 @@
 void etcd_begin(struct etcd_backend *etcd)
 {
 	etcd->deadline_ms = clock_boot_ms() + etcd->base.timeout_ms;
-	if (!http_is_open(&etcd->main))
+	/* One that is closed, or was left in the middle of a reply, has to be made again. */
+	if (!etcd->main.complete)
 		etcd->deadline_ms += etcd->base.connect_timeout_ms;
 }
 

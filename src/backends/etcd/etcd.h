@@ -64,6 +64,7 @@ struct etcd_own {
 	bool counts; /* it watches all entries, of which */
 	ptrdiff_t before; /* so many are before ours */
 	uint64_t seen; /* the revision that before is of */
+	size_t member; /* of the watch */
 	bool woken; /* an entry has ended since the last try */
 };
 

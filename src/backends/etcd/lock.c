@@ -77,6 +77,7 @@ static void begin_watch(struct etcd_backend *etcd, const struct etcd_entry *bloc
 	char *ours = watch_entry(etcd, own->entry.id), *other, *both;
 
 	own->counts = blocker && blocker->mode == HOLD_SLOT && own->entry.mode == HOLD_SLOT;
+	own->member = etcd->at;
 	snprintf(own->watched, sizeof(own->watched), "%s", blocker ? blocker->id : "");
 	other = blocker ? watch_entry(etcd, own->counts ? "" : blocker->id) : memory_copy("");
 	both = memory_format("%s%s", ours, other);
@@ -351,7 +352,8 @@ static void wait_turn(struct etcd_backend *etcd, const struct request *request,
 	grant->retry_ms = renew_at(own, request);
 	own->before = i;
 	own->seen = etcd->revision;
-	if (http_is_open(&etcd->watch) && !strcmp(own->watched, blocker->id))
+	if (http_is_open(&etcd->watch) && own->member == etcd->at &&
+	    !strcmp(own->watched, blocker->id))
 		return;
 	begin_watch(etcd, blocker);
 	/* Nothing has shown yet that the watch works. */
