@@ -39,6 +39,7 @@ struct etcd_entry {
 struct etcd_queue {
 	struct etcd_entry *entries; /* in their order */
 	ptrdiff_t count;
+	ptrdiff_t mine; /* the index of ours; -1: it is not there */
 	struct name_list ignored; /* keys there that are no entries */
 };
 
@@ -141,7 +142,7 @@ char *etcd_key(const struct etcd_own *own, const char *id);
 /* Is this the last part of the key of a lock, a number in hex as Go prints it? */
 bool etcd_is_id(const char *text);
 
-/* Read the queue from the answer to a range request. */
+/* Read the queue from the answer to a range request, and find our entry. */
 void etcd_queue_read(struct etcd_backend *etcd, struct json_object *range,
 		     struct etcd_queue *queue);
 void etcd_queue_free(struct etcd_queue *queue);
@@ -157,10 +158,10 @@ enum etcd_part { ETCD_OWN, ETCD_UNTIL, ETCD_ALL };
 /*
  * Read this part of the queue, and take over what is stored of our entry. change: NULL, or a change
  * to make in the same step before, if our entry was created at own.entry.created (0: does not
- * exist). It is freed. *i: the index of our entry; -1: it is not there.
+ * exist). It is freed.
  */
 int etcd_read(struct etcd_backend *etcd, enum etcd_part part, char *change,
-	      struct etcd_queue *queue, ptrdiff_t *i, struct error *err);
+	      struct etcd_queue *queue, struct error *err);
 /* Write the change that stores our entry, with this holder record; NULL: that which it has. */
 char *etcd_put(const struct etcd_own *own, const char *text);
 /* Delete our entry, if it was created at own.entry.created. HELD: it was there; LOST; or ERROR. */

@@ -243,11 +243,10 @@ static enum outcome read_hold(struct etcd_backend *etcd, enum etcd_part part, ch
 {
 	struct etcd_own *own = &etcd->own;
 	struct etcd_queue queue;
-	ptrdiff_t i;
 
-	if (etcd_read(etcd, part, change, &queue, &i, err))
+	if (etcd_read(etcd, part, change, &queue, err))
 		return OUTCOME_ERROR;
-	own->held = i >= 0 && etcd_queue_blocker(&queue, i) < 0;
+	own->held = queue.mine >= 0 && etcd_queue_blocker(&queue, queue.mine) < 0;
 	etcd_queue_free(&queue);
 	return own->held ? OUTCOME_HELD : report_lost(etcd, err);
 }
@@ -315,20 +314,19 @@ static enum outcome judge_entry(const struct etcd_queue *queue, ptrdiff_t i,
 
 /* Read the queue. Sets *outcome to that of our entry, or of the one that would be made. */
 static int look_first(struct etcd_backend *etcd, const struct request *request,
-		      struct etcd_queue *queue, ptrdiff_t *i, enum outcome *outcome,
-		      struct error *err)
+		      struct etcd_queue *queue, enum outcome *outcome, struct error *err)
 {
-	if (etcd_read(etcd, ETCD_UNTIL, NULL, queue, i, err))
+	if (etcd_read(etcd, ETCD_UNTIL, NULL, queue, err))
 		return -1;
 	queue->entries[queue->count] = (struct etcd_entry){ .mode = request->mode,
 							    .slots = request->slots };
-	*outcome = judge_entry(queue, *i < 0 ? queue->count : *i, request, err);
+	*outcome = judge_entry(queue, queue->mine < 0 ? queue->count : queue->mine, request, err);
 	return 0;
 }
 
 /* Make or write our entry, and read the queue in the same step. */
 static int write_entry(struct etcd_backend *etcd, const struct request *request,
-		       struct etcd_queue *queue, ptrdiff_t *i, struct error *err)
+		       struct etcd_queue *queue, struct error *err)
 {
 	struct etcd_own *own = &etcd->own;
 
@@ -339,18 +337,19 @@ static int write_entry(struct etcd_backend *etcd, const struct request *request,
 		own->entry.mode = request->mode;
 		own->entry.slots = request->slots;
 	}
-	return etcd_read(etcd, ETCD_UNTIL, etcd_put(own, request->text), queue, i, err);
+	return etcd_read(etcd, ETCD_UNTIL, etcd_put(own, request->text), queue, err);
 }
 
 /* Wait for the end of the entry that blocks ours. */
 static void wait_turn(struct etcd_backend *etcd, const struct request *request,
-		      const struct etcd_queue *queue, ptrdiff_t i, struct grant *grant)
+		      const struct etcd_queue *queue, struct grant *grant)
 {
-	const struct etcd_entry *blocker = &queue->entries[etcd_queue_blocker(queue, i)];
+	const ptrdiff_t blocked_by = etcd_queue_blocker(queue, queue->mine);
+	const struct etcd_entry *blocker = &queue->entries[blocked_by];
 	struct etcd_own *own = &etcd->own;
 
 	grant->retry_ms = renew_at(own, request);
-	own->before = i;
+	own->before = queue->mine;
 	own->seen = etcd->revision;
 	if (http_is_open(&etcd->watch) && own->member == etcd->at &&
 	    !strcmp(own->watched, blocker->id))
@@ -360,16 +359,17 @@ static void wait_turn(struct etcd_backend *etcd, const struct request *request,
 	grant->retry_ms = clock_earlier(grant->retry_ms, hold_retry_at(-1, false, false));
 }
 
-/* Act on what our entry does, which is entry i. LOST: its lease has to be extended first. */
+/* Act on what our entry does. LOST: it is not there, or its lease has to be extended first. */
 static enum outcome follow_entry(struct etcd_backend *etcd, const struct request *request,
-				 const struct etcd_queue *queue, ptrdiff_t i, struct grant *grant,
+				 const struct etcd_queue *queue, struct grant *grant,
 				 struct error *err)
 {
-	enum outcome outcome = judge_entry(queue, i, request, err);
+	enum outcome outcome = queue->mine < 0 ? report_lost(etcd, err)
+					       : judge_entry(queue, queue->mine, request, err);
 	struct etcd_own *own = &etcd->own;
 
 	if (outcome == OUTCOME_BUSY && request->queue) {
-		wait_turn(etcd, request, queue, i, grant);
+		wait_turn(etcd, request, queue, grant);
 	} else if (outcome == OUTCOME_BUSY) {
 		if (revoke_lease(etcd, own->entry.lease, err))
 			return OUTCOME_ERROR;
@@ -395,24 +395,22 @@ static enum outcome try_once(struct etcd_backend *etcd, const struct request *re
 {
 	struct etcd_own *own = &etcd->own;
 	enum outcome outcome = OUTCOME_HELD;
-	struct etcd_queue queue = { .count = 0 };
-	ptrdiff_t i = -1;
+	struct etcd_queue queue = { .mine = -1 };
 	int failed = 0;
 
 	if (own->entry.created ? !own->woken : !request->queue)
-		failed = look_first(etcd, request, &queue, &i, &outcome, err);
-	if (failed || (i < 0 && !request->queue && outcome != OUTCOME_HELD)) {
+		failed = look_first(etcd, request, &queue, &outcome, err);
+	if (failed || (queue.mine < 0 && !request->queue && outcome != OUTCOME_HELD)) {
 		etcd_queue_free(&queue);
 		return failed ? OUTCOME_ERROR : outcome;
 	}
 	failed = ensure_lease(etcd, request, err);
-	if (!failed && (i < 0 || outcome != OUTCOME_BUSY)) {
+	if (!failed && (queue.mine < 0 || outcome != OUTCOME_BUSY)) {
 		etcd_queue_free(&queue);
-		failed = write_entry(etcd, request, &queue, &i, err);
+		failed = write_entry(etcd, request, &queue, err);
 	}
 	if (!failed) {
-		outcome = i < 0 ? report_lost(etcd, err)
-				: follow_entry(etcd, request, &queue, i, grant, err);
+		outcome = follow_entry(etcd, request, &queue, grant, err);
 	} else if (etcd->status == ETCD_NOT_FOUND) {
 		/* The lease has ended, and our entry with it. */
 		own->entry.lease = 0;

@@ -134,6 +134,9 @@ void etcd_queue_read(struct etcd_backend *etcd, struct json_object *range, struc
 	*queue = (struct etcd_queue){ .entries = memory_new(count + 1, sizeof(*queue->entries)) };
 	for (size_t i = 0; i < count; i++)
 		add_entry(queue, json_object_array_get_idx(kvs, i), directory);
+	queue->mine = queue->count - 1;
+	while (queue->mine >= 0 && strcmp(queue->entries[queue->mine].id, etcd->own.entry.id) != 0)
+		queue->mine--;
 }
 
 void etcd_queue_free(struct etcd_queue *queue)
@@ -145,16 +148,6 @@ void etcd_queue_free(struct etcd_queue *queue)
 	*queue = (struct etcd_queue){ .count = 0 };
 }
 
-/* Returns the index of the entry; -1: there is none. */
-static ptrdiff_t find_entry(const struct etcd_queue *queue, const char *id)
-{
-	ptrdiff_t i = queue->count - 1;
-
-	while (i >= 0 && strcmp(queue->entries[i].id, id) != 0)
-		i--;
-	return i;
-}
-
 ptrdiff_t etcd_queue_blocker(const struct etcd_queue *queue, ptrdiff_t i)
 {
 	const struct etcd_entry *entries = queue->entries;
@@ -164,24 +157,27 @@ ptrdiff_t etcd_queue_blocker(const struct etcd_queue *queue, ptrdiff_t i)
 
 /* ---- requests ---- */
 
-/* Take over what is stored of our entry, which is entry i. */
-static void adopt_entry(struct etcd_own *own, const struct etcd_queue *queue, ptrdiff_t i)
+/* Take over what is stored of our entry. */
+static void adopt_entry(struct etcd_own *own, const struct etcd_queue *queue)
 {
-	if (i < 0) {
+	const struct etcd_entry *stored;
+
+	if (queue->mine < 0) {
 		own->entry.created = 0;
 		own->held = false;
 		return;
 	}
+	stored = &queue->entries[queue->mine];
 	/* Of another lease nothing is known. */
-	if (own->entry.lease != queue->entries[i].lease)
+	if (own->entry.lease != stored->lease)
 		own->asked_s = own->sent_ms = 0;
 	free(own->entry.text);
-	own->entry = queue->entries[i];
-	own->entry.text = memory_copy(own->entry.text);
+	own->entry = *stored;
+	own->entry.text = memory_copy(stored->text);
 }
 
 int etcd_read(struct etcd_backend *etcd, enum etcd_part part, char *change,
-	      struct etcd_queue *queue, ptrdiff_t *i, struct error *err)
+	      struct etcd_queue *queue, struct error *err)
 {
 	const bool alone = part == ETCD_OWN;
 	struct etcd_own *own = &etcd->own;
@@ -209,9 +205,8 @@ int etcd_read(struct etcd_backend *etcd, enum etcd_part part, char *change,
 		answer = etcd_get(etcd->reply, "/responses/1") ? "/responses/1/response_range"
 							       : "/responses/0/response_range";
 	etcd_queue_read(etcd, etcd_get(etcd->reply, answer), queue);
-	*i = find_entry(queue, own->entry.id);
 	if (part != ETCD_ALL)
-		adopt_entry(own, queue, *i);
+		adopt_entry(own, queue);
 	return 0;
 }
 
@@ -234,9 +229,8 @@ enum outcome etcd_delete(struct etcd_backend *etcd, struct error *err)
 {
 	char *change = memory_format("{\"request_delete_range\":{\"key\":\"%s\"}}", etcd->own.key);
 	struct etcd_queue queue;
-	ptrdiff_t i;
 
-	if (etcd_read(etcd, ETCD_OWN, change, &queue, &i, err))
+	if (etcd_read(etcd, ETCD_OWN, change, &queue, err))
 		return OUTCOME_ERROR;
 	etcd_queue_free(&queue);
 	return json_object_get_boolean(etcd_get(etcd->reply, "/succeeded")) ? OUTCOME_HELD

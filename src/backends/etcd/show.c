@@ -57,12 +57,11 @@ static int show_lock(struct etcd_backend *etcd, const struct request *request, s
 	/* A process that waits, and may be one of many, needs no ends of leases. */
 	const bool waits = etcd->own.entry.created && !etcd->own.held;
 	struct etcd_queue queue;
-	ptrdiff_t mine;
 
-	if (etcd_read(etcd, waits ? ETCD_UNTIL : ETCD_ALL, NULL, &queue, &mine, err))
+	if (etcd_read(etcd, waits ? ETCD_UNTIL : ETCD_ALL, NULL, &queue, err))
 		return -1;
 	for (ptrdiff_t i = 0; i < queue.count; i++)
-		add_row(rows, &queue.entries[i], request->token[0] && i == mine,
+		add_row(rows, &queue.entries[i], request->token[0] && i == queue.mine,
 			etcd_queue_blocker(&queue, i) < 0);
 	/* The rows that hold are the first entries, in this order. */
 	for (size_t i = 0; i < rows->hold_count && !waits; i++)
