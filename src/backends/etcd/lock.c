@@ -312,16 +312,15 @@ static enum outcome judge_entry(const struct etcd_queue *queue, ptrdiff_t i,
 	return etcd_queue_blocker(queue, i) < 0 ? OUTCOME_HELD : OUTCOME_BUSY;
 }
 
-/* Read the queue. Sets *outcome to that of our entry, or of the one that would be made. */
-static int look_first(struct etcd_backend *etcd, const struct request *request,
-		      struct etcd_queue *queue, enum outcome *outcome, struct error *err)
+/* Read the queue. Returns what our entry does, or one that would be made: HELD, BUSY or ERROR. */
+static enum outcome look_first(struct etcd_backend *etcd, const struct request *request,
+			       struct etcd_queue *queue, struct error *err)
 {
 	if (etcd_read(etcd, ETCD_UNTIL, NULL, queue, err))
-		return -1;
+		return OUTCOME_ERROR;
 	queue->entries[queue->count] = (struct etcd_entry){ .mode = request->mode,
 							    .slots = request->slots };
-	*outcome = judge_entry(queue, queue->mine < 0 ? queue->count : queue->mine, request, err);
-	return 0;
+	return judge_entry(queue, queue->mine < 0 ? queue->count : queue->mine, request, err);
 }
 
 /* Make or write our entry, and read the queue in the same step. */
@@ -396,13 +395,14 @@ static enum outcome try_once(struct etcd_backend *etcd, const struct request *re
 	struct etcd_own *own = &etcd->own;
 	enum outcome outcome = OUTCOME_HELD;
 	struct etcd_queue queue = { .mine = -1 };
-	int failed = 0;
+	int failed;
 
 	if (own->entry.created ? !own->woken : !request->queue)
-		failed = look_first(etcd, request, &queue, &outcome, err);
-	if (failed || (queue.mine < 0 && !request->queue && outcome != OUTCOME_HELD)) {
+		outcome = look_first(etcd, request, &queue, err);
+	if (outcome == OUTCOME_ERROR ||
+	    (outcome == OUTCOME_BUSY && queue.mine < 0 && !request->queue)) {
 		etcd_queue_free(&queue);
-		return failed ? OUTCOME_ERROR : outcome;
+		return outcome;
 	}
 	failed = ensure_lease(etcd, request, err);
 	if (!failed && (queue.mine < 0 || outcome != OUTCOME_BUSY)) {
