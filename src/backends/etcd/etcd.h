@@ -46,8 +46,8 @@ struct etcd_queue {
 /* The entry of this process. */
 struct etcd_own {
 	/*
-	 * As it is stored, or will be. id is known as soon as there is a token. created 0: it is not
-	 * known that there is an entry; lease 0: not granted.
+	 * As it is stored, or will be. id is known as soon as there is a token. created 0: it is
+	 * not known that there is an entry; lease 0: not granted.
 	 */
 	struct etcd_entry entry;
 	int64_t number; /* that id has, and of the first lease; 0: nothing is named */
