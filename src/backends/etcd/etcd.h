@@ -39,7 +39,7 @@ struct etcd_entry {
 struct etcd_queue {
 	struct etcd_entry *entries; /* in their order */
 	ptrdiff_t count;
-	ptrdiff_t mine; /* the index of ours; -1: it is not there */
+	ptrdiff_t mine; /* the index of our entry; -1: it is not there */
 	struct name_list ignored; /* keys there that are no entries */
 };
 
@@ -151,7 +151,7 @@ ptrdiff_t etcd_queue_blocker(const struct etcd_queue *queue, ptrdiff_t i);
 
 /*
  * Our entry alone; it and those that were created before, or all if it is not known that there is
- * one; all, without taking over what is stored of ours.
+ * one; all, without taking over what is stored of our entry.
  */
 enum etcd_part { ETCD_OWN, ETCD_UNTIL, ETCD_ALL };
 

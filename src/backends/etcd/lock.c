@@ -235,8 +235,8 @@ static enum outcome report_lost(const struct etcd_backend *etcd, struct error *e
 }
 
 /*
- * Does our entry hold? Reads this part of the queue, with a change of ours or NULL, in a step that
- * needs a majority. ETCD_OWN is enough if it has held before. HELD, LOST or ERROR.
+ * Does our entry hold? Reads this part of the queue, with a change of our entry or NULL, in a step
+ * that needs a majority. ETCD_OWN is enough if it has held before. HELD, LOST or ERROR.
  */
 static enum outcome read_hold(struct etcd_backend *etcd, enum etcd_part part, char *change,
 			      struct error *err)
