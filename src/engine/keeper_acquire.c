@@ -58,7 +58,6 @@ static bool offer_lock(struct keeping *k, struct grant *grant, enum wake *wake)
 	if (before == OFFER_CLOSED ||
 	    !atomic_compare_exchange_strong(&shared->offer, &before, OFFER_MADE))
 		release_and_exit(k, true);
-	k->stage = STAGE_OFFERED;
 	send_event(k, KEEPER_HELD);
 	for (*wake = WAKE_TIME;;) {
 		switch (*wake) {
@@ -82,7 +81,6 @@ static bool offer_lock(struct keeping *k, struct grant *grant, enum wake *wake)
 	*wake = WAKE_TIME;
 	if (!atomic_compare_exchange_strong(&shared->offer, &made, OFFER_WITHDRAWN))
 		return true;
-	k->stage = STAGE_WITHDRAWN;
 	send_event(k, KEEPER_WITHDRAWN);
 	hold_release(k->backend, &k->request, &k->self, 0, 0, &k->event.error);
 	return false;
@@ -266,7 +264,6 @@ enum wake acquire_lock(struct keeping *k, struct grant *grant)
 	enum wake wake;
 
 	for (;;) {
-		k->stage = STAGE_ACQUIRING;
 		try_until_held(k, grant);
 		if (offer_lock(k, grant, &wake))
 			return wake;

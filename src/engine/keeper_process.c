@@ -57,7 +57,6 @@ static void lose_lock(struct keeping *k)
 {
 	enum wake wake = WAKE_TIME;
 
-	k->stage = STAGE_LOST;
 	eventfd_write(k->job->lost_fd, 1);
 	send_event(k, KEEPER_LOST);
 	while (wake != WAKE_RELEASE) {
@@ -90,8 +89,8 @@ static int64_t renewal_deadline(const struct keeping *k)
 {
 	const struct lease_span lease = shared_lease(k->job->shared);
 
-	return k->stage == STAGE_DAEMON ? next_deadline(k)
-				: lease_stop(lease, k->job->run->kill_after_ms).kill_ms;
+	return is_daemon(k) ? next_deadline(k)
+			    : lease_stop(lease, k->job->run->kill_after_ms).kill_ms;
 }
 
 /* Renew once, or verify with --no-renew. */
@@ -147,9 +146,9 @@ static bool renew_lease(struct keeping *k, struct grant *grant, int64_t *next_ms
 /* Handle a loss, and clean up with a release unless the hold was joined. */
 static void handle_loss(struct keeping *k)
 {
-	if (k->stage == STAGE_DAEMON)
+	if (is_daemon(k))
 		lose_and_exit(k);
-	if (k->stage == STAGE_RETAINED)
+	if (is_retained(k))
 		_exit(0);
 	lose_lock(k);
 	if (k->joins)
@@ -270,7 +269,6 @@ void keeper_main(const struct job *job, enum keeper_mode mode, int fd)
 	switch (mode) {
 	case KEEPER_ACQUIRE:
 		wake = acquire_lock(&k, &grant);
-		k.stage = STAGE_HOLDING;
 		break;
 	case KEEPER_JOIN:
 		join_hold(&k, &grant);
