@@ -125,24 +125,6 @@ static void end_after(struct keeping *k, int64_t ttl_ms)
 	change_text(k);
 }
 
-/*
- * Renew for a query, with ttl_ms as the hold's TTL from now on. A daemon without a process holds
- * for this long from now; with keep_end a later end stays, because runs that have joined rely on
- * it.
- */
-static void extend_hold(struct keeping *k, int64_t ttl_ms, bool keep_end, struct grant *grant,
-			struct keeper_reply *reply)
-{
-	k->daemon.own_ms = ttl_ms;
-	if (k->until_ms != CLOCK_NEVER && !(keep_end && k->until_ms > clock_boot_ms() + ttl_ms))
-		end_after(k, ttl_ms);
-	reply->outcome = renew_once(k, grant, &reply->error);
-	if (reply->outcome != OUTCOME_HELD)
-		return;
-	publish_lease(k, grant);
-	reply->lease_ms = k->until_ms == CLOCK_NEVER ? 0 : ttl_ms;
-}
-
 /* Return the remaining ms of the hold, for a run that enforces its end; 0: it has no end. */
 static int64_t lease_left(const struct keeping *k)
 {
@@ -155,34 +137,34 @@ static int64_t lease_left(const struct keeping *k)
 }
 
 /*
- * Renew for a query, if the hold covers its mode. Only `dlock renew` makes a hold shorter, and only
- * while no run has joined.
+ * Renew for a query, if the hold covers its mode, with the hold's TTL or a longer one. Only `dlock
+ * renew` makes a hold shorter. A daemon without a process holds for this TTL from now; a later end
+ * stays for runs that have joined, because they rely on it.
  */
 static void answer_renewal(struct keeping *k, const struct keeper_query *query, struct grant *grant,
 			   struct keeper_reply *reply)
 {
 	const bool asks = query->verb == KEEPER_VERB_RENEW, nests = query->verb == KEEPER_VERB_NEST;
+	const bool shortens = asks && !k->daemon.members;
 	const struct request asked = { .mode = query->mode, .slots = query->slots };
-	int64_t ttl_ms = k->daemon.own_ms;
+	int64_t *const ttl_ms = &k->daemon.own_ms;
 
-	reply->outcome = OUTCOME_HELD;
-	if (nests || query->verb == KEEPER_VERB_JOIN)
-		reply->outcome = hold_mode_covers(k->request.mode, k->request.slots, &asked,
-						  &reply->error);
+	reply->outcome = hold_mode_covers(k->request.mode, k->request.slots, &asked, &reply->error);
 	if (reply->outcome != OUTCOME_HELD)
 		return;
-	if ((asks && query->ttl_ms) || (nests && query->ttl_ms > ttl_ms))
-		ttl_ms = query->ttl_ms;
-	extend_hold(k, ttl_ms, !asks || k->daemon.members, grant, reply);
+	if (query->ttl_ms && (asks || query->ttl_ms > *ttl_ms))
+		*ttl_ms = query->ttl_ms;
+	if (k->until_ms != CLOCK_NEVER && (shortens || k->until_ms < clock_boot_ms() + *ttl_ms))
+		end_after(k, *ttl_ms);
+	reply->outcome = renew_once(k, grant, &reply->error);
 	if (reply->outcome != OUTCOME_HELD)
 		return;
+	publish_lease(k, grant);
 	reply->fence = grant->fence;
-	reply->ttl_ms = grant->ttl_ms ? grant->ttl_ms : k->daemon.own_ms;
-	/* A nested acquisition prints its end; a run enforces that of the hold. */
-	if (nests)
-		reply->ttl_ms = reply->lease_ms;
-	else if (!asks)
-		reply->lease_ms = lease_left(k);
+	/* Who asks for an end gets that of the daemon; a run enforces that of the lease, too. */
+	reply->lease_ms = !asks && !nests ? lease_left(k)
+			  : k->until_ms == CLOCK_NEVER ? 0 : *ttl_ms;
+	reply->ttl_ms = nests || !grant->ttl_ms ? *ttl_ms : grant->ttl_ms;
 }
 
 /* ---- callers ---- */

@@ -29,8 +29,8 @@ enum keeper_verb {
 struct keeper_query {
 	enum keeper_verb verb;
 	uint64_t backend;		/* uri_identity() */
-	int64_t ttl_ms;			/* KEEPER_VERB_RENEW, _NEST: as in struct request */
-	enum hold_mode mode;		/* KEEPER_VERB_NEST, _JOIN: as in struct request */
+	int64_t ttl_ms;			/* of the hold from now on; 0: its own one */
+	enum hold_mode mode;		/* that the hold must cover */
 	int slots;
 	char token[TOKEN_SIZE];
 	char name[NAME_MAX_BYTES + 1];
