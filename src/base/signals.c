@@ -5,7 +5,6 @@
 #include <errno.h>
 #include <sys/resource.h>
 #include <sys/signalfd.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "clock.h"
@@ -28,8 +27,6 @@ int signals_init(struct signals *signals, struct error *err)
 	for (int sig = 1; sig < SIGSYS; sig++)
 		if (!sigaction(sig, NULL, &action) && action.sa_handler == SIG_IGN)
 			sigaddset(&signals->ignored, sig);
-	signals->ignores_timer = !sigaction(SIGRTMAX, NULL, &action) &&
-				 action.sa_handler == SIG_IGN;
 	/* A process that ignores it cannot reap. */
 	signal(SIGCHLD, SIG_DFL);
 
@@ -63,26 +60,26 @@ static volatile sig_atomic_t caught;
 
 /*
  * A signal between the unblocking and the system call that it should interrupt would have no
- * effect. So every signal starts the timer, which repeats. SIGALRM and setitimer(2) are the user's:
- * an alarm from before the exec of this program still ends it.
+ * effect. So every signal starts the timer, which repeats. It sends SIGCHLD, which this program
+ * does not take from the user: SIGALRM and setitimer(2) are the user's, because an alarm from
+ * before the exec of this program still ends it.
  */
 #define REPEAT_MS 20
 static struct kernel_timer timer;
 
-static void catch_signal(int sig, siginfo_t *info, void *context)
+static void catch_signal(int sig)
 {
-	(void)context;
-	if (info->si_code != SI_TIMER)
+	if (sig != SIGCHLD)
 		caught = sig;
 	kernel_timer_set(&timer, clock_boot_ms() + REPEAT_MS);
 }
 
 int signals_unblock(const struct signals *signals, int64_t until_ms, struct error *err)
 {
-	struct sigaction action = { .sa_sigaction = catch_signal, .sa_flags = SA_SIGINFO };
+	struct sigaction action = { .sa_handler = catch_signal };
 	sigset_t none;
 
-	if (!timer.repeat_ms && kernel_timer_open(&timer, CLOCK_BOOTTIME, SIGRTMAX, REPEAT_MS)) {
+	if (!timer.repeat_ms && kernel_timer_open(&timer, CLOCK_BOOTTIME, SIGCHLD, REPEAT_MS)) {
 		timer.repeat_ms = 0;
 		return error_set(err, ERROR_INTERNAL, errno, "cannot limit the wait: timer_create");
 	}
@@ -91,29 +88,20 @@ int signals_unblock(const struct signals *signals, int64_t until_ms, struct erro
 	for (int sig = 1; sig < SIGSYS; sig++)
 		if (signals_fatal(signals, sig))
 			sigaction(sig, &action, NULL);
-	sigaction(SIGRTMAX, &action, NULL);
+	sigaction(SIGCHLD, &action, NULL);
 	kernel_timer_set(&timer, until_ms);
 	sigemptyset(&none);
 	sigprocmask(SIG_SETMASK, &none, NULL);
 	return 0;
 }
 
-int signals_block(const struct signals *signals)
+int signals_block(void)
 {
-	static const struct timespec now = { 0, 0 };
-	sigset_t all, ours;
+	sigset_t all;
 
 	sigfillset(&all);
 	sigprocmask(SIG_SETMASK, &all, NULL);
 	kernel_timer_set(&timer, CLOCK_NEVER);
-	/* Nobody else must read a signal of the timer. */
-	sigemptyset(&ours);
-	sigaddset(&ours, SIGRTMAX);
-	while (sigtimedwait(&ours, NULL, &now) > 0)
-		;
-	/* An exec resets a caught signal to its default, and not to SIG_IGN. */
-	if (signals->ignores_timer)
-		signal(SIGRTMAX, SIG_IGN);
 	return caught;
 }
 

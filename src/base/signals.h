@@ -14,7 +14,6 @@ struct error;
 struct signals {
 	sigset_t mask;		/* as inherited */
 	sigset_t ignored;	/* inherited as SIG_IGN */
-	bool ignores_timer;	/* so is SIGRTMAX, which signals_unblock() uses */
 	int fd;			/* signalfd, close-on-exec */
 };
 
@@ -39,7 +38,7 @@ bool signals_drain(const struct signals *signals);
  * signal that was caught; 0: none, or the clock.
  */
 int signals_unblock(const struct signals *signals, int64_t until_ms, struct error *err);
-int signals_block(const struct signals *signals);
+int signals_block(void);
 
 /* Restore the inherited mask and SIGCHLD in a child, before exec. Async-signal-safe. */
 void signals_restore(const struct signals *signals);

@@ -2,6 +2,8 @@
 /* Checks, cleans and quotes UTF-8, and parses numbers. */
 #include "text.h"
 
+#include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -150,14 +152,5 @@ bool text_number(const char *text, size_t length, int64_t *number)
 
 char *text_digits(char *buf, uint64_t number)
 {
-	char reversed[TEXT_DIGITS_SIZE];
-	size_t count = 0;
-
-	do
-		reversed[count++] = (char)('0' + number % 10);
-	while (number /= 10);
-	while (count)
-		*buf++ = reversed[--count];
-	*buf = '\0';
-	return buf;
+	return buf + snprintf(buf, TEXT_DIGITS_SIZE, "%" PRIu64, number);
 }

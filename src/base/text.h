@@ -63,8 +63,5 @@ bool text_number(const char *text, size_t length, int64_t *number);
 
 #define TEXT_DIGITS_SIZE 21
 
-/*
- * Write number in decimal and a NUL, and return the address of the NUL. After a fork sprintf()
- * would be slow, because it touches a dozen pages that must be copied.
- */
+/* Write number in decimal and a NUL, and return the address of the NUL. */
 char *text_digits(char *buf, uint64_t number);

@@ -89,7 +89,7 @@ static enum acquired try_local(struct supervisor *s, int64_t until_ms)
 		return supervisor_fail(s, &err);
 	outcome = hold_acquire(s->job.backend, &request, grant, &err);
 	if (request.queue)
-		sig = signals_block(s->job.signals);
+		sig = signals_block();
 	if (sig) {
 		/* The signal and the lock may have come together. */
 		if (outcome == OUTCOME_HELD)

@@ -22,20 +22,12 @@ void row_id(const char *token, char id[static ROW_ID_SIZE])
 		snprintf(id + 2 * i, 3, "%02x", digest[i]);
 }
 
-/* Make room for one more element in an array, whose room doubles whenever it is full. */
-static void *grow_array(void *array, size_t count, size_t size)
-{
-	if (count & (count - 1))
-		return array;
-	return memory_resize(array, count ? 2 * count : 1, size);
-}
-
 struct row *rows_add(struct rows *rows, bool holds, const char *text, size_t length)
 {
 	struct row **list = holds ? &rows->holds : &rows->waiters, *row;
 	size_t *count = holds ? &rows->hold_count : &rows->waiter_count;
 
-	*list = grow_array(*list, *count, sizeof(**list));
+	*list = memory_resize(*list, *count + 1, sizeof(**list));
 	row = &(*list)[(*count)++];
 	*row = (struct row){ .age_ms = -1, .left_ms = -1 };
 	holder_decode(&row->holder, text, length);
@@ -77,7 +69,7 @@ void name_list_add(struct name_list *list, const char *name, size_t length)
 		free(copy);
 		return;
 	}
-	list->names = grow_array(list->names, list->count, sizeof(*list->names));
+	list->names = memory_resize(list->names, list->count + 1, sizeof(*list->names));
 	list->names[list->count++] = copy;
 }
 

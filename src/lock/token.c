@@ -8,6 +8,7 @@
 #include <sys/random.h>
 
 #include "base/error.h"
+#include "base/text.h"
 #include "name.h"
 
 static const char hex_digits[] = "0123456789abcdef";
@@ -82,15 +83,13 @@ enum token_scope token_scope(const char token[static TOKEN_SIZE], const char *na
 /* Read the level behind the digits of a token: "+1" to "+999999", or nothing. -1: neither. */
 static int read_level(const char *text)
 {
-	int level = 0;
+	int64_t level = 0;
 
 	if (!text[0])
 		return 0;
-	if (text[0] != '+' || text[1] == '0')
+	if (text[0] != '+' || text[1] == '0' || !text_number(text + 1, strlen(text + 1), &level))
 		return -1;
-	while (*++text >= '0' && *text <= '9' && level <= TOKEN_LEVEL_MOST)
-		level = 10 * level + *text - '0';
-	return *text || level < 1 || level > TOKEN_LEVEL_MOST ? -1 : level;
+	return level < 1 || level > TOKEN_LEVEL_MOST ? -1 : (int)level;
 }
 
 int token_read(const char *text, char token[static TOKEN_SIZE], int *level, struct error *err)
