@@ -10,9 +10,8 @@
 
 int guard_start(struct child *guard, const struct job *job, struct error *err)
 {
-	int fd;
+	const int fd = child_start(guard, err);
 
-	fd = child_start(guard, err);
 	if (fd >= 0)
 		guard_main(job, fd);
 	if (!guard->pid)
@@ -32,23 +31,15 @@ static void give_order(const struct child *guard, struct guard_order order, int 
 		ipc_send(guard->fd, &order, sizeof(order), MSG_DONTWAIT, fd);
 }
 
-void guard_run(const struct child *guard, bool locked, uint64_t fence, int hold_fd)
+void guard_run(const struct child *guard, bool locked, int hold_fd)
 {
-	const struct guard_order order = {
-		.type = GUARD_ORDER_RUN, .locked = locked, .fence = fence,
-	};
-
 	/* There is room for the first order. The caller checks for a failure. */
-	give_order(guard, order, hold_fd);
+	give_order(guard, (struct guard_order){ .locked = locked }, hold_fd);
 }
 
 void guard_signal(const struct child *guard, int sig, bool group)
 {
-	const struct guard_order order = {
-		.type = GUARD_ORDER_SIGNAL, .sig = sig, .group = group,
-	};
-
-	give_order(guard, order, -1);
+	give_order(guard, (struct guard_order){ .sig = sig, .group = group }, -1);
 }
 
 void guard_hang_up(const struct child *guard)

@@ -38,10 +38,10 @@ struct job;
 int guard_start(struct child *guard, const struct job *job, struct error *err);
 
 /*
- * Order the guard to start the command. locked: the lock is held, with this fence if it is not 0.
+ * Order the guard to start the command. locked: the lock is held, with the fence in shared memory.
  * The guard keeps hold_fd, unless -1, open until the tree is dead.
  */
-void guard_run(const struct child *guard, bool locked, uint64_t fence, int hold_fd);
+void guard_run(const struct child *guard, bool locked, int hold_fd);
 
 /* Pass sig on to the command, or with group to its process group. Does not wait. */
 void guard_signal(const struct child *guard, int sig, bool group);

@@ -310,11 +310,11 @@ static void await_order(struct guarding *g)
 
 	while (received == IPC_LATER)
 		received = ipc_receive(g->fd, &order, sizeof(order), 0, &g->hold_fd);
-	if (received != IPC_DONE || order.type != GUARD_ORDER_RUN)
+	if (received != IPC_DONE || order.sig)
 		_exit(0);
 	g->locked = order.locked;
 	if (g->locked)
-		environment_write_fence(order.fence);
+		environment_write_fence(atomic_load(&shared->fence));
 	else
 		environment_drop_hold();
 	start_by_ms = arm_timers(g);

@@ -33,15 +33,11 @@ static void hang_up(struct keeper *keeper)
 bool keeper_event(struct keeper *keeper, struct keeper_event *event)
 {
 	enum ipc_result received;
-	int hold_fd = -1;
 
 	if (!keeper->child.pid)
 		return false;
-	received = ipc_receive(keeper->child.fd, event, sizeof(*event), MSG_DONTWAIT, &hold_fd);
-	if (hold_fd >= 0) {
-		keeper_drop_hold(keeper);
-		keeper->hold_fd = hold_fd;
-	}
+	received = ipc_receive(keeper->child.fd, event, sizeof(*event), MSG_DONTWAIT,
+			       &keeper->hold_fd);
 	if (received == IPC_DONE) {
 		if (event->keeps)
 			child_leave(&keeper->child);

@@ -76,15 +76,8 @@ struct guard_event {
 	bool last;		/* the tree is dead */
 };
 
-enum guard_order_type {
-	GUARD_ORDER_RUN,
-	GUARD_ORDER_SIGNAL,
-};
-
 struct guard_order {
-	enum guard_order_type type;
-	int sig;
+	int sig;		/* to pass on; 0: start the command */
 	bool group;		/* the signal is for the command's process group */
-	bool locked;
-	uint64_t fence;		/* 0: unknown */
+	bool locked;		/* the command runs under the lock */
 };

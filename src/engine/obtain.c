@@ -24,13 +24,11 @@ static int64_t add_duration(int64_t start_ms, int64_t duration_ms)
 	return duration_ms == CLOCK_NEVER ? CLOCK_NEVER : start_ms + duration_ms;
 }
 
-static enum acquired set_acquired(struct supervisor *s, uint64_t fence)
+static enum acquired set_acquired(struct supervisor *s)
 {
 	s->protected = true;
-	s->result->facts.fence = fence;
-	s->result->facts.acquired_ms = atomic_load(&s->job.shared->held_ms);
-	if (!s->result->facts.acquired_ms)
-		s->result->facts.acquired_ms = clock_boot_ms();
+	s->result->facts.fence = atomic_load(&s->job.shared->fence);
+	s->result->facts.acquired_ms = clock_boot_ms();
 	return ACQUIRED_YES;
 }
 
@@ -40,7 +38,7 @@ static enum acquired check_offer(struct supervisor *s)
 	const bool is_valid = !s->job.run->argv ? shared_take(s->job.shared)
 					    : atomic_load(&s->job.shared->offer) == OFFER_MADE;
 
-	return is_valid ? set_acquired(s, atomic_load(&s->job.shared->fence)) : ACQUIRED_NOT_YET;
+	return is_valid ? set_acquired(s) : ACQUIRED_NOT_YET;
 }
 
 /* A lock that is free for a moment has still the holder that was seen before. */
@@ -101,7 +99,8 @@ static enum acquired try_local(struct supervisor *s, int64_t until_ms)
 	switch (outcome) {
 	case OUTCOME_HELD:
 		atomic_store(&s->job.shared->held_ms, clock_boot_ms());
-		return set_acquired(s, grant->fence);
+		atomic_store(&s->job.shared->fence, grant->fence);
+		return set_acquired(s);
 	case OUTCOME_BUSY:
 		view_local(s);
 		return ACQUIRED_NOT_YET;
@@ -166,6 +165,7 @@ static enum acquired handle_acquiring(struct supervisor *s, const struct keeper_
 		supervisor_log(s, LEVEL_STEP,
 			       "dlock was stopped when its turn came; back in the queue");
 		s->late_ms = 0;
+		keeper_drop_hold(&s->keeper);
 		keeper_order(&s->keeper, KEEPER_ORDER_RETRY);
 		return ACQUIRED_NOT_YET;
 	case KEEPER_WAITING:

@@ -166,7 +166,6 @@ static void check_unused(struct supervisor *s)
 	const int exec_failure = atomic_load(&s->job.shared->exec_failure);
 	const bool start_failed = atomic_load(&s->job.shared->start_failed);
 
-	s->reaped |= exec_failure || start_failed;
 	if (exec_failure) {
 		s->result->end = RUN_EXEC_FAILED;
 		s->result->error.errnum = exec_failure;
@@ -203,7 +202,7 @@ static void handle_exited(struct supervisor *s, int status)
 	s->has_exited = true;
 	s->result->status = s->result->facts.status = status;
 	/* After a failure the guard has ended the command. */
-	s->reaped = s->result->facts.has_status = !ipc_has_failed(NULL);
+	s->result->facts.has_status = !ipc_has_failed(NULL);
 	s->result->from_terminal = terminal_take(&s->job.terminal, command_of(s));
 	if (WIFSIGNALED(status))
 		supervisor_report(s, EVENT_ENDED, LEVEL_STEP, "the command was killed by signal %d",
@@ -236,25 +235,21 @@ static bool handle_guard(struct supervisor *s, const struct guard_event *event)
 	case GUARD_STOPPED:
 		follow_stop(s, event->value);
 		break;
-	case GUARD_ENDING:
-		handle_endings(s);
-		break;
 	case GUARD_EXITED:
 		handle_exited(s, event->value);
 		break;
 	case GUARD_LEFTOVERS:
 		handle_leftovers(s, event->value);
 		break;
+	case GUARD_ENDING:
 	case GUARD_EMPTY:
 		break;
 	case GUARD_GONE:
 		return false;
 	}
-	if (!event->last)
-		return true;
 	handle_endings(s);
-	s->ended = true;
-	return false;
+	s->ended = event->last;
+	return !event->last;
 }
 
 /*
@@ -352,19 +347,10 @@ static void end_tree(struct supervisor *s)
 /* After a failed message, let the guard end the command or start none. */
 static void stop_failed(struct supervisor *s)
 {
-	if (s->failed || !ipc_has_failed(NULL))
+	if (!ipc_has_failed(NULL))
 		return;
-	s->failed = true;
 	guard_hang_up(&s->guard);
 	supervisor_begin_stop(s);
-}
-
-/* Return the descriptor that the hold lives with, here or in the keeper; -1: none. */
-static int hold_fd_of(const struct supervisor *s)
-{
-	if (!s->protected)
-		return -1;
-	return s->job.backend ? s->job.local_grant.hold_fd : s->keeper.hold_fd;
 }
 
 /* Run the command until its whole tree is dead. The guard must be started. */
@@ -379,7 +365,8 @@ static void run_command(struct supervisor *s)
 		supervisor_report_acquired(s);
 	/* Before the order, so that this line comes before the command's output. */
 	supervisor_report(s, EVENT_STARTED, LEVEL_STEP, "running %s", s->job.run->command);
-	guard_run(&s->guard, s->protected, s->result->facts.fence, hold_fd_of(s));
+	guard_run(&s->guard, s->protected,
+		  s->job.backend ? s->job.local_grant.hold_fd : s->keeper.hold_fd);
 	check_ms = lease_renew_at(clock_boot_ms(), s->job.run->ttl_ms);
 	while (alive) {
 		stop_failed(s);
@@ -416,7 +403,7 @@ static void run_command(struct supervisor *s)
 	/* Continue also processes that were stopped since the command's end. */
 	terminal_wanted(&s->job.terminal, command_of(s));
 	terminal_take(&s->job.terminal, command_of(s));
-	if (!s->reaped)
+	if (!s->result->facts.has_status)
 		s->result->status = SIGKILL;
 }
 
@@ -482,7 +469,7 @@ void supervise_run(const struct run_request *run, const struct run_hooks *hooks,
 		supervisor_log(&s, LEVEL_WARNING,
 			       "cannot tell which processes belong to the command");
 	run_protected(&s);
-	if (!s.reaped && result->end == RUN_EXITED && ipc_has_failed(&result->error))
+	if (!result->facts.has_status && result->end == RUN_EXITED && ipc_has_failed(&result->error))
 		result->end = RUN_FAILED;
 	if (s.overdue && result->end == RUN_EXITED)
 		result->end = RUN_OVERDUE;

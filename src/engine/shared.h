@@ -61,7 +61,7 @@ struct shared {
 	struct shared_lease leases[2];
 	_Atomic unsigned int lease_count;
 	_Atomic int offer;		/* enum offer */
-	_Atomic uint64_t fence;		/* of the lock that is offered */
+	_Atomic uint64_t fence;		/* of the lock that is offered or held; 0: unknown */
 	/*
 	 * CLOCK_BOOTTIME before the command got the lock. 0: it has not, and then there is no
 	 * minimum hold either.

@@ -53,13 +53,11 @@ struct supervisor {
 	int64_t late_ms;
 	struct error down;		/* why the backend cannot be used; kind NONE: not known */
 	bool has_exited;		/* the guard has reported the command's end */
-	bool reaped;			/* result->status is valid */
 	bool awaits_leftovers;		/* the command has ended; its leftovers keep the lock */
 	bool ended;			/* the command's whole tree is dead */
 	bool lost;
 	char lost_reason[sizeof(((struct error *)0)->message)];
 	bool overdue;			/* the command was stopped by its limit of time */
-	bool failed;			/* the command was stopped: see ipc_has_failed() */
 	struct keeper_event last_word;	/* the keeper's last event, once it has come */
 	int64_t force_ms;		/* after the begin of a stop: when to kill the guard */
 	int64_t timeout_ms;		/* of the keeper's requests */
