@@ -115,32 +115,27 @@ const char *duration_format(int64_t ms, char *buf, size_t size)
 	return buf;
 }
 
-/* Parse one or two digits, a colon and two digits. */
-static bool read_time(const char *text, struct tm *time)
-{
-	const char *end = strptime(text, "%H:%M", time);
-
-	time->tm_sec = 0;
-	/* strptime() accepts spaces, and a minute of one digit. */
-	return end && !*end && end[-3] == ':' && strspn(text, DIGITS ":") == strlen(text);
-}
-
 int time_of_day_next(const char *text, int64_t now_ms, int64_t *at_ms, struct error *err)
 {
 	const time_t now = clock_seconds(now_ms);
 	char quoted[TEXT_QUOTE_SIZE];
-	struct tm time = { 0 };
+	struct tm time = { 0 }, day;
+	const char *end;
 
+	localtime_r(&now, &time);
+	end = strptime(text, "%H:%M", &time);
+	/* strptime() accepts spaces, and a minute of one digit. */
+	if (!end || *end || end[-3] != ':' || strspn(text, DIGITS ":") != strlen(text))
+		return error_set(err, ERROR_USAGE, 0, "bad time of day '%s': write hours and "
+				 "minutes, as in 6:00 or 22:30",
+				 text_quote(text, quoted, sizeof(quoted)));
+	time.tm_sec = 0;
+	time.tm_isdst = -1;
 	*at_ms = 0;
 	for (int days = 0; *at_ms <= now_ms && days < 4; days++) {
-		localtime_r(&now, &time);
-		if (!read_time(text, &time))
-			return error_set(err, ERROR_USAGE, 0, "bad time of day '%s': write hours "
-					 "and minutes, as in 6:00 or 22:30",
-					 text_quote(text, quoted, sizeof(quoted)));
-		time.tm_mday += days;
-		time.tm_isdst = -1;
-		*at_ms = (int64_t)mktime(&time) * 1000;
+		day = time;
+		day.tm_mday += days;
+		*at_ms = (int64_t)mktime(&day) * 1000;
 	}
 	return 0;
 }

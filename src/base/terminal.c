@@ -7,21 +7,16 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* Some shells make pipelines out of sockets. */
-static bool is_pipe(int fd)
+void terminal_open(struct terminal *terminal)
 {
 	struct stat status;
 
-	return !fstat(fd, &status) && (S_ISFIFO(status.st_mode) || S_ISSOCK(status.st_mode));
-}
-
-void terminal_open(struct terminal *terminal)
-{
 	*terminal = (struct terminal){
 		.fd = open("/dev/tty", O_RDWR | O_CLOEXEC | O_NOCTTY), .group = getpgrp(),
 	};
+	/* Some shells make pipelines out of sockets. */
 	for (int fd = STDIN_FILENO; fd <= STDERR_FILENO && terminal->fd >= 0; fd++)
-		if (is_pipe(fd))
+		if (!fstat(fd, &status) && (S_ISFIFO(status.st_mode) || S_ISSOCK(status.st_mode)))
 			terminal->in_pipeline = true;
 }
 
@@ -51,16 +46,11 @@ bool terminal_lend(struct terminal *terminal, pid_t group, int sig)
 	return true;
 }
 
-/* Continue dlock's group, also processes in it that have a stop signal pending. */
-static void continue_group(const struct terminal *terminal)
-{
-	kill(-terminal->group, SIGCONT);
-}
-
 void terminal_wanted(struct terminal *terminal, pid_t group)
 {
+	/* This continues also processes that have a stop signal pending. */
 	if (terminal->lent && !terminal_take(terminal, group) && is_ours(terminal))
-		continue_group(terminal);
+		kill(-terminal->group, SIGCONT);
 }
 
 bool terminal_take(struct terminal *terminal, pid_t group)
@@ -69,6 +59,6 @@ bool terminal_take(struct terminal *terminal, pid_t group)
 	    tcsetpgrp(terminal->fd, terminal->group))
 		return false;
 	if (terminal->lent)
-		continue_group(terminal);
+		kill(-terminal->group, SIGCONT);
 	return true;
 }
