@@ -20,39 +20,36 @@
 
 /* ---- acquiring and renewing ---- */
 
-/* ERROR: somebody has forged the last fence. */
-static enum outcome refuse_fence(uint64_t fence, struct error *err)
+/* Call acquire() or renew(), and limit what it grants. */
+static enum outcome call_bounded(backend_grant_fn *call, struct backend *backend,
+				 const struct request *request, struct grant *grant,
+				 struct error *err)
 {
-	error_set(err, ERROR_REFUSED, 0, "the fence would be %" PRIu64 ", which no clock gives: "
-		  "somebody has written the last fence; remove that when the lock is free, see "
-		  "dlock-backends(7)", fence);
-	return OUTCOME_ERROR;
-}
+	enum outcome outcome;
 
-static enum outcome bound_grant(enum outcome outcome, const struct backend *backend,
-				const struct request *request, struct grant *grant,
-				struct error *err)
-{
+	grant->sent_ms = clock_boot_ms();
+	outcome = call(backend, request, grant, err);
 	if (outcome != OUTCOME_HELD)
 		return outcome;
 	grant->ttl_ms = lease_bound(grant->ttl_ms, request->ttl_ms, backend->session);
-	return grant->fence >= BACKEND_FENCE_END ? refuse_fence(grant->fence, err) : outcome;
+	if (grant->fence < BACKEND_FENCE_END)
+		return outcome;
+	error_set(err, ERROR_REFUSED, 0, "the fence would be %" PRIu64 ", which no clock gives: "
+		  "somebody has written the last fence; remove that when the lock is free, see "
+		  "dlock-backends(7)", grant->fence);
+	return OUTCOME_ERROR;
 }
 
 enum outcome hold_acquire(struct backend *backend, const struct request *request,
 			  struct grant *grant, struct error *err)
 {
-	grant->sent_ms = clock_boot_ms();
-	return bound_grant(backend->ops->acquire(backend, request, grant, err), backend, request,
-			   grant, err);
+	return call_bounded(backend->ops->acquire, backend, request, grant, err);
 }
 
 enum outcome hold_renew(struct backend *backend, const struct request *request,
 			struct grant *grant, struct error *err)
 {
-	grant->sent_ms = clock_boot_ms();
-	return bound_grant(backend->ops->renew(backend, request, grant, err), backend, request,
-			   grant, err);
+	return call_bounded(backend->ops->renew, backend, request, grant, err);
 }
 
 /* ---- reading ---- */

@@ -235,27 +235,21 @@ const char *holder_describe_process(const struct holder *holder,
 	return buf;
 }
 
-/* Returns the text for a holder without known host, user and process. */
-static const char *describe_unknown(const struct holder *holder, int64_t age_ms)
-{
-	const bool only_note = *holder->note && !*holder->command && !holder->kept_ms && age_ms < 0;
-
-	return only_note ? "nobody known" : "another client";
-}
-
 const char *holder_describe(const struct holder *holder, int64_t age_ms,
 			    char *buf, size_t size)
 {
 	char process[HOLDER_PROCESS_SIZE], age[DURATION_TEXT_SIZE + 8] = "", text[700];
 	char duration[DURATION_TEXT_SIZE], work[400];
+	const bool only_note = *holder->note && !*holder->command && !holder->kept_ms && age_ms < 0;
 
 	holder_describe_process(holder, process);
+	if (!*process)
+		strcpy(process, only_note ? "nobody known" : "another client");
 	if (age_ms >= 0)
 		snprintf(age, sizeof(age), " for %s",
 			 duration_format(age_ms, duration, sizeof(duration)));
 	holder_describe_work(holder, work, sizeof(work));
-	snprintf(text, sizeof(text), "held by %s%s%s%s",
-		 *process ? process : describe_unknown(holder, age_ms), age,
+	snprintf(text, sizeof(text), "held by %s%s%s%s", process, age,
 		 !*work ? "" : holder->kept_ms > 0 ? ", " : ": ", work);
 	/* Cut at the end of a character. */
 	text_clean(text, strlen(text), buf, size);
