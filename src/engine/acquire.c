@@ -23,27 +23,21 @@ static int await_detached(struct supervisor *s, struct acquire_result *result,
 	while (clock_boot_ms() < until_ms) {
 		supervisor_sleep(s, until_ms);
 		while (keeper_event(&s->keeper, &event)) {
-			switch (event.type) {
-			case KEEPER_DETACHED:
-				if (until_ms == CLOCK_NEVER) {
-					result->keeper = s->keeper.child.pid;
-					return 0;
-				}
-				/* The order came too late: a daemon releases on a signal. */
-				kill(s->keeper.child.pid, SIGTERM);
-				while (!s->keeper.child.reaped && clock_boot_ms() < until_ms)
-					supervisor_pause(s, until_ms);
-				return -1;
-			case KEEPER_RELEASED:
-			case KEEPER_LOST:
-			case KEEPER_FAILED:
-				*err = event.error;
-				return -1;
-			case KEEPER_GONE:
+			if (event.type == KEEPER_GONE)
 				return supervisor_keeper_died(s, err);
-			default:
-				break;
-			}
+			*err = event.error;
+			if (event.last || event.type == KEEPER_LOST)
+				return -1;
+			if (event.type != KEEPER_DETACHED)
+				continue;
+			result->keeper = s->keeper.child.pid;
+			if (until_ms == CLOCK_NEVER)
+				return 0;
+			/* The order came too late: a daemon releases on a signal. */
+			kill(s->keeper.child.pid, SIGTERM);
+			while (!s->keeper.child.reaped && clock_boot_ms() < until_ms)
+				supervisor_pause(s, until_ms);
+			return -1;
 		}
 		if (supervisor_interrupted(s) && until_ms == CLOCK_NEVER) {
 			/* An unused lock has no minimum hold. */
@@ -104,7 +98,6 @@ static void acquire_new(struct supervisor *s, struct acquire_result *result)
 	}
 	if (obtain_lock(s) != ACQUIRED_YES)
 		return;
-	supervisor_report_acquired(s);
 	if (leave_hold(s, result, &err)) {
 		child_end(&s->keeper.child);
 		if (s->result->end != RUN_INTERRUPTED)

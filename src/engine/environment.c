@@ -9,10 +9,6 @@
 #include "base/memory.h"
 #include "base/text.h"
 
-/* The entry of the fence, whose digits come later. */
-#define FENCE "DLOCK_FENCE="
-static char fence_entry[sizeof(FENCE) + TEXT_DIGITS_SIZE] = FENCE;
-
 static void set_variable(const char *variable, const char *value)
 {
 	/* There may be several with this name, and setenv() changes only the first one. */
@@ -53,16 +49,17 @@ void environment_set_hold(const char *name, const char *backend, const char *tok
 	set_variable("DLOCK_BACKEND", backend);
 	set_variable("DLOCK_TOKEN", text);
 	set_variable("DLOCK_OUTER", tokens);
-	unsetenv("DLOCK_FENCE");
-	if (putenv(fence_entry))
-		memory_exit();
+	set_variable("DLOCK_FENCE", "");
 	free(tokens);
 }
 
 void environment_write_fence(uint64_t fence)
 {
+	char digits[TEXT_DIGITS_SIZE];
+
+	text_digits(digits, fence);
 	if (fence)
-		text_digits(fence_entry + strlen(FENCE), fence);
+		set_variable("DLOCK_FENCE", digits);
 }
 
 void environment_drop_token(void)

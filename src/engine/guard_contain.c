@@ -22,8 +22,7 @@
 /* With --contain, init and the command's process send reports to the guard over a socket. */
 enum report_type {
 	REPORT_PID,		/* the sender is to become the command */
-	REPORT_STOPPED,		/* value: wait status of the command */
-	REPORT_ENDED,		/* value: wait status of the command */
+	REPORT_CHANGED,		/* value: wait status of the command, stopped or ended */
 	REPORT_LEFTOVERS,	/* the command has ended, and left processes in its namespace */
 };
 
@@ -89,7 +88,7 @@ static void reap_in_namespace(int report_fd, pid_t command)
 		if (pid != command)
 			continue;
 		ended = !WIFSTOPPED(status);
-		send_report(report_fd, ended ? REPORT_ENDED : REPORT_STOPPED, status);
+		send_report(report_fd, REPORT_CHANGED, status);
 	}
 	if (pid < 0 && errno == ECHILD)
 		_exit(0);
@@ -215,8 +214,7 @@ void read_reports(struct guarding *g)
 			if (sender)
 				record_command(g, sender);
 			break;
-		case REPORT_STOPPED:
-		case REPORT_ENDED:
+		case REPORT_CHANGED:
 			command_changed(g, report.value);
 			break;
 		case REPORT_LEFTOVERS:

@@ -19,17 +19,6 @@ int keeper_start(struct keeper *keeper, const struct job *job, enum keeper_mode 
 	return keeper->child.pid ? 0 : -1;
 }
 
-/*
- * Leave a keeper after a message has failed. It releases by itself: a daemon on TERM, and others
- * at the end of the connection, as after the death of this process.
- */
-static void hang_up(struct keeper *keeper)
-{
-	if (!keeper->child.reaped)
-		kill(keeper->child.pid, SIGTERM);
-	child_leave(&keeper->child);
-}
-
 bool keeper_event(struct keeper *keeper, struct keeper_event *event)
 {
 	enum ipc_result received;
@@ -46,10 +35,15 @@ bool keeper_event(struct keeper *keeper, struct keeper_event *event)
 	if (received == IPC_LATER)
 		return false;
 	*event = (struct keeper_event){ .type = KEEPER_GONE };
-	if (ipc_has_failed(NULL))
-		hang_up(keeper);
-	else
+	/*
+	 * After a message has failed, a keeper releases by itself: a daemon on TERM, and others at
+	 * the end of the connection, as after the death of this process.
+	 */
+	if (!ipc_has_failed(NULL))
 		child_end(&keeper->child);
+	else if (!keeper->child.reaped)
+		kill(keeper->child.pid, SIGTERM);
+	child_leave(&keeper->child);
 	return true;
 }
 

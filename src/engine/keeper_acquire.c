@@ -59,28 +59,17 @@ static bool offer_lock(struct keeping *k, struct grant *grant, enum wake *wake)
 	    !atomic_compare_exchange_strong(&shared->offer, &before, OFFER_MADE))
 		release_and_exit(k, true);
 	send_event(k, KEEPER_HELD);
-	for (*wake = WAKE_TIME;;) {
-		switch (*wake) {
-		case WAKE_RELEASE:	/* the command may have ended already */
-		case WAKE_DETACH:
-			return true;
-		case WAKE_ABANDONED:
-			k->abandoned = true;
-			/* fall through */
-		case WAKE_ORPHANED:
-			if (atomic_compare_exchange_strong(&shared->offer, &made, OFFER_WITHDRAWN))
-				release_and_exit(k, true);
-			return true;
-		default:
-			break;
-		}
-		if (atomic_load(&shared->offer) != OFFER_MADE || clock_boot_ms() >= limit_ms)
-			break;
-		*wake = sleep_until(k, clock_boot_ms() + OFFER_CHECK_MS, false);
-	}
 	*wake = WAKE_TIME;
-	if (!atomic_compare_exchange_strong(&shared->offer, &made, OFFER_WITHDRAWN))
+	while (*wake == WAKE_TIME && atomic_load(&shared->offer) == OFFER_MADE &&
+	       clock_boot_ms() < limit_ms)
+		*wake = sleep_until(k, clock_boot_ms() + OFFER_CHECK_MS, false);
+	k->abandoned = *wake == WAKE_ABANDONED;
+	/* At the order to release, the command may have ended already. */
+	if (*wake == WAKE_RELEASE || *wake == WAKE_DETACH ||
+	    !atomic_compare_exchange_strong(&shared->offer, &made, OFFER_WITHDRAWN))
 		return true;
+	if (*wake != WAKE_TIME)
+		release_and_exit(k, true);
 	send_event(k, KEEPER_WITHDRAWN);
 	hold_release(k->backend, &k->request, &k->self, 0, 0, &k->event.error);
 	return false;
@@ -170,7 +159,7 @@ static void acquire_failed(struct keeping *k, bool in_line, int64_t *down_since_
 
 		/* A request without a reply may have left an entry: remove it. */
 		k->backend->cancel_fd = -1;
-		reset_timeouts(k);
+		limit_calls(k, CLOCK_NEVER);
 		if (atomic_load(&k->job->shared->engaged)) {
 			send_event(k, KEEPER_FAILED);
 			hold_release(k->backend, &k->request, &k->self, 0, 0, &ignored);
@@ -233,7 +222,7 @@ static void try_until_held(struct keeping *k, struct grant *grant)
 		switch (try_once(k, grant)) {
 		case OUTCOME_HELD:
 			k->backend->cancel_fd = -1;
-			reset_timeouts(k);
+			limit_calls(k, CLOCK_NEVER);
 			k->hold_fd = grant->hold_fd;
 			publish_lease(k, grant);
 			return;

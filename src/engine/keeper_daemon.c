@@ -71,21 +71,17 @@ static void watch_daemon(const struct keeping *k, int daemon)
 	};
 	char byte;
 
-	while (!pidfd_ended(process) && clock_boot_ms() < hangs_at(k)) {
+	while (!fds[DAEMON].revents && !pidfd_ended(process) && clock_boot_ms() < hangs_at(k)) {
 		clock_timer_set(fds[TIMER].fd, hangs_at(k));
 		poll(fds, POLLED, clock_poll_timeout(hangs_at(k)));
-		if (!fds[DAEMON].revents)
-			continue;
-		if (read(daemon, &byte, 1) == 1)
-			return;
-		/* The copies of its descriptors stay open here. */
-		terminate_process(k, "its keeper was killed");
-		while (!pidfd_ended(process))
-			poll(&fds[PROCESS], 1, -1);
-		return;
 	}
-	if (!pidfd_ended(process))
-		terminate_process(k, "its keeper hangs, and the lease is about to end");
+	if (pidfd_ended(process) || (fds[DAEMON].revents && read(daemon, &byte, 1) == 1))
+		return;
+	terminate_process(k, fds[DAEMON].revents ? "its keeper was killed" : "its keeper hangs, "
+			  "and the lease is about to end");
+	/* The copies of its descriptors stay open here. */
+	while (!pidfd_ended(process))
+		poll(&fds[PROCESS], 1, -1);
 }
 
 /* Start the watchdog of --pid. Returns 0, or -1 with k->event.error. */

@@ -34,17 +34,11 @@
  */
 static bool is_worth_sending(const struct keeping *k, enum keeper_event_type type)
 {
+	const bool shown = type == KEEPER_WAITING || type == KEEPER_RETRYING ||
+			   type == KEEPER_RENEWED || type == KEEPER_TROUBLE;
 	int unread = 0;
 
-	switch (type) {
-	case KEEPER_WAITING:
-	case KEEPER_RETRYING:
-	case KEEPER_RENEWED:
-	case KEEPER_TROUBLE:
-		return ioctl(k->fd, SIOCOUTQ, &unread) || unread < UNREAD_MAX;
-	default:
-		return true;
-	}
+	return !shown || ioctl(k->fd, SIOCOUTQ, &unread) || unread < UNREAD_MAX;
 }
 
 /* Log an event of a daemon, which has no terminal. */
@@ -137,11 +131,6 @@ bool limit_calls(struct keeping *k, int64_t left_ms)
 	return true;
 }
 
-void reset_timeouts(struct keeping *k)
-{
-	limit_calls(k, CLOCK_NEVER);
-}
-
 enum outcome renew_once(struct keeping *k, struct grant *grant, struct error *err)
 {
 	struct request request = k->request;
@@ -221,16 +210,13 @@ enum outcome verify_here(struct keeping *k, struct grant *grant)
 static enum wake read_order(struct keeping *k)
 {
 	enum keeper_order order;
+	const enum ipc_result received = ipc_receive(k->fd, &order, sizeof(order), 0, NULL);
 
-	switch (ipc_receive(k->fd, &order, sizeof(order), 0, NULL)) {
-	case IPC_DONE:
-		break;
-	case IPC_LATER:
+	if (received == IPC_LATER)
 		return WAKE_TIME;
-	case IPC_FAILED:
+	if (received == IPC_FAILED)
 		shutdown(k->fd, SHUT_RDWR);
-		/* fall through */
-	case IPC_GONE:
+	if (received != IPC_DONE) {
 		k->orphaned = true;
 		return WAKE_ORPHANED;
 	}
@@ -336,27 +322,22 @@ void retain_lock(struct keeping *k, int64_t keep_ms)
 
 void release_lock(struct keeping *k, bool was_held)
 {
+	enum outcome outcome;
 	int64_t keep_ms;
 
 	k->backend->cancel_fd = -1;
 	k->event.error = (struct error){ 0 };
-	reset_timeouts(k);
-	switch (release_once(k, &keep_ms, &k->event.error)) {
-	case OUTCOME_HELD:
-		if (!k->backend->session || !keep_ms)
-			send_and_exit(k, KEEPER_RELEASED);
-		k->event.last = k->event.keeps = true;
-		send_event(k, KEEPER_RELEASED);
-		retain_lock(k, keep_ms);
-		return;
-	case OUTCOME_LOST:
-		if (was_held)
-			send_and_exit(k, KEEPER_LOST);
+	limit_calls(k, CLOCK_NEVER);
+	outcome = release_once(k, &keep_ms, &k->event.error);
+	if (outcome == OUTCOME_LOST && !was_held) {
 		view_lock(k);
 		send_and_exit(k, KEEPER_BUSY);
-	case OUTCOME_BUSY:
-	case OUTCOME_ERROR:
-		break;
 	}
-	send_and_exit(k, KEEPER_FAILED);
+	if (outcome != OUTCOME_HELD)
+		send_and_exit(k, keeper_event_of(outcome));
+	if (!k->backend->session || !keep_ms)
+		send_and_exit(k, KEEPER_RELEASED);
+	k->event.last = k->event.keeps = true;
+	send_event(k, KEEPER_RELEASED);
+	retain_lock(k, keep_ms);
 }

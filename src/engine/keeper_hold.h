@@ -105,11 +105,11 @@ void end_daemon(struct keeping *k);
 /* Publish the lease for the processes that enforce it. */
 void publish_lease(struct keeping *k, const struct grant *grant);
 
-/* Limit the timeouts of the backend's calls to what is left. False: nothing is. */
+/*
+ * Limit the timeouts of the backend's calls to what is left of a lease or a wait; CLOCK_NEVER: no
+ * limit any more. False: nothing is left.
+ */
 bool limit_calls(struct keeping *k, int64_t left_ms);
-
-/* Reset these timeouts, which a lease or the limit of a wait has shortened. */
-void reset_timeouts(struct keeping *k);
 
 /* Renew once, and store k->text if it has changed. */
 enum outcome renew_once(struct keeping *k, struct grant *grant, struct error *err);

@@ -157,7 +157,7 @@ void end_joined_and_exit(struct keeping *k)
 	struct grant unused = { 0 };
 	enum keeper_event_type type;
 
-	reset_timeouts(k);
+	limit_calls(k, CLOCK_NEVER);
 	k->event.error = (struct error){ 0 };
 	type = keeper_event_of(renew_joined(k, &unused, true));
 	/* BUSY: it is held in another mode. */

@@ -113,32 +113,24 @@ static bool renew_lease(struct keeping *k, struct grant *grant, int64_t *next_ms
 {
 	const bool verify = k->job->run->no_renew;
 	const int64_t asked_ms = clock_boot_ms();
+	enum outcome outcome;
 
 	*next_ms = CLOCK_NEVER;
 	if (!limit_calls(k, renewal_deadline(k) - clock_boot_ms())) {
 		k->trouble = true;
 		return true;
 	}
-	switch (renew_or_verify(k, grant, verify)) {
-	case OUTCOME_HELD:
-		if (!verify)
-			publish_lease(k, grant);
-		if (k->trouble)
-			send_event(k, KEEPER_RENEWED);
-		k->trouble = false;
-		*next_ms = next_renewal(k, grant, asked_ms);
-		return true;
-	case OUTCOME_ERROR:
-		if (!k->trouble)
-			send_event(k, KEEPER_TROUBLE);
-		k->trouble = true;
-		*next_ms = clock_boot_ms() + lease_retry_ms(renewal_period(k, grant));
-		return true;
-	case OUTCOME_LOST:
-	case OUTCOME_BUSY:
-		break;
-	}
-	return false;
+	outcome = renew_or_verify(k, grant, verify);
+	if (outcome != OUTCOME_HELD && outcome != OUTCOME_ERROR)
+		return false;
+	if (outcome == OUTCOME_HELD && !verify)
+		publish_lease(k, grant);
+	if (k->trouble != (outcome == OUTCOME_ERROR))
+		send_event(k, k->trouble ? KEEPER_RENEWED : KEEPER_TROUBLE);
+	k->trouble = outcome == OUTCOME_ERROR;
+	*next_ms = k->trouble ? clock_boot_ms() + lease_retry_ms(renewal_period(k, grant))
+			      : next_renewal(k, grant, asked_ms);
+	return true;
 }
 
 /* ---- holding ---- */

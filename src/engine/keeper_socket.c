@@ -95,18 +95,12 @@ int keeper_socket_ask(enum keeper_verb verb, const struct request *request, uint
 		*share = fd;
 	else if (fd >= 0)
 		close(fd);
-	switch (result) {
-	case IPC_DONE:
-		return 0;
-	case IPC_GONE:
-		/* The daemon has just ended: ask the backend. */
-		return 1;
-	case IPC_FAILED:
+	if (result == IPC_FAILED)
 		return error_set(err, ERROR_INTERNAL, errnum,
 				 "cannot ask the keeper process of this lock");
-	case IPC_LATER:
-		break;
-	}
+	/* A daemon that has just ended: ask the backend. */
+	if (result != IPC_LATER)
+		return result == IPC_GONE;
 	return error_set(err, ERROR_UNAVAILABLE, 0,
 			 "the keeper process of this lock does not answer");
 }

@@ -96,19 +96,15 @@ static enum acquired try_local(struct supervisor *s, int64_t until_ms)
 		s->result->status = sig;
 		return ACQUIRED_NO;
 	}
-	switch (outcome) {
-	case OUTCOME_HELD:
+	if (outcome == OUTCOME_HELD) {
 		atomic_store(&s->job.shared->held_ms, clock_boot_ms());
 		atomic_store(&s->job.shared->fence, grant->fence);
 		return set_acquired(s);
-	case OUTCOME_BUSY:
-		view_local(s);
-		return ACQUIRED_NOT_YET;
-	case OUTCOME_LOST:
-	case OUTCOME_ERROR:
-		break;
 	}
-	return supervisor_fail(s, &err);
+	if (outcome != OUTCOME_BUSY)
+		return supervisor_fail(s, &err);
+	view_local(s);
+	return ACQUIRED_NOT_YET;
 }
 
 /* Acquire a local lock, without a keeper. */
@@ -295,6 +291,25 @@ static enum acquired acquire_remote(struct supervisor *s)
 	return wait_for_lock(s);
 }
 
+/* Report the acquisition, with the time that it took and the fence. */
+static void report_acquired(const struct supervisor *s)
+{
+	int64_t waited_ms = clock_boot_ms() - s->started_ms;
+	int64_t session_ms = atomic_load(&s->job.shared->session_ms);
+	char text[DURATION_TEXT_SIZE], granted[DURATION_TEXT_SIZE], location[URI_LOCATION_SIZE];
+
+	if (!job_reports(&s->job, LEVEL_STEP))
+		return;
+	supervisor_report(s, EVENT_ACQUIRED, LEVEL_STEP,
+			  "acquired after %s, fence %llu, %s%s%son %s",
+			  duration_format(waited_ms, text, sizeof(text)),
+			  (unsigned long long)s->result->facts.fence,
+			  session_ms ? "session timeout " : "",
+			  session_ms ? duration_format(session_ms, granted, sizeof(granted)) : "",
+			  session_ms ? ", " : "",
+			  uri_location(s->job.run->uri, s->job.run->driver->port, location));
+}
+
 enum acquired obtain_lock(struct supervisor *s)
 {
 	const enum acquired acquired = s->job.run->driver->local ? acquire_local(s)
@@ -306,6 +321,8 @@ enum acquired obtain_lock(struct supervisor *s)
 		atomic_store(&s->job.shared->offer, OFFER_CLOSED);
 		give_up(s);
 	}
+	if (acquired == ACQUIRED_YES && s->protected)
+		report_acquired(s);
 	return acquired;
 }
 

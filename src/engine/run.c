@@ -361,8 +361,6 @@ static void run_command(struct supervisor *s)
 	int64_t check_ms, wake_ms;
 	bool alive = true;
 
-	if (s->protected)
-		supervisor_report_acquired(s);
 	/* Before the order, so that this line comes before the command's output. */
 	supervisor_report(s, EVENT_STARTED, LEVEL_STEP, "running %s", s->job.run->command);
 	guard_run(&s->guard, s->protected,

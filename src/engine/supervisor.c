@@ -47,24 +47,6 @@ void supervisor_report(const struct supervisor *s, const char *event, enum level
 	s->job.hooks->report(&message);
 }
 
-void supervisor_report_acquired(const struct supervisor *s)
-{
-	int64_t waited_ms = clock_boot_ms() - s->started_ms;
-	int64_t session_ms = atomic_load(&s->job.shared->session_ms);
-	char text[DURATION_TEXT_SIZE], granted[DURATION_TEXT_SIZE], location[URI_LOCATION_SIZE];
-
-	if (!job_reports(&s->job, LEVEL_STEP) || s->job.joined)
-		return;
-	supervisor_report(s, EVENT_ACQUIRED, LEVEL_STEP,
-			  "acquired after %s, fence %llu, %s%s%son %s",
-			  duration_format(waited_ms, text, sizeof(text)),
-			  (unsigned long long)s->result->facts.fence,
-			  session_ms ? "session timeout " : "",
-			  session_ms ? duration_format(session_ms, granted, sizeof(granted)) : "",
-			  session_ms ? ", " : "",
-			  uri_location(s->job.run->uri, s->job.run->driver->port, location));
-}
-
 int supervisor_keeper_died(const struct supervisor *s, struct error *err)
 {
 	const int status = s->keeper.child.status;

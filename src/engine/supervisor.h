@@ -74,9 +74,6 @@ void supervisor_report(const struct supervisor *s, const char *event, enum level
 /* Pass a message that is none of the events. */
 #define supervisor_log(s, level, ...) supervisor_report(s, EVENT_OTHER, level, __VA_ARGS__)
 
-/* Report the acquisition, with the time that it took and the fence. */
-void supervisor_report_acquired(const struct supervisor *s);
-
 /* After KEEPER_GONE: set *err to how the keeper has ended, or what has failed. Returns -1. */
 int supervisor_keeper_died(const struct supervisor *s, struct error *err);
 
