@@ -17,7 +17,6 @@
 
 #include "base/module.h"
 
-struct error;
 struct tls_session;
 
 /* Parameters of TLS, which point into the URI. */

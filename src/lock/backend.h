@@ -46,7 +46,6 @@
 #include "base/module.h"
 #include "holder.h"
 
-struct error;
 struct findings;
 struct uri;
 

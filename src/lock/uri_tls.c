@@ -2,8 +2,6 @@
 /* Reading the parameters of TLS: uri_tls.h. */
 #include "uri_tls.h"
 
-#include <string.h>
-
 #include "base/error.h"
 
 static int read_params(struct tls_params *tls, const struct uri *uri, struct error *err)
