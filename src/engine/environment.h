@@ -8,12 +8,9 @@
  */
 #pragma once
 
-#include <stdbool.h>
 #include <stdint.h>
 
 #include "lock/token.h"
-
-struct error;
 
 /*
  * Set in the environment of this process DLOCK_NAME, DLOCK_BACKEND, DLOCK_TOKEN (with its level),

@@ -23,12 +23,10 @@
 #pragma once
 
 #include <stdbool.h>
-#include <stdint.h>
 
 #include "child.h"
 #include "message.h"
 
-struct error;
 struct job;
 
 /*

@@ -223,14 +223,6 @@ static int64_t enforce_deadlines(struct guarding *g)
 
 /* ---- the end ---- */
 
-/* Return the last event, when the tree is dead. After a failure the status is unknown. */
-static struct guard_event last_event(const struct guarding *g)
-{
-	if (is_unused(g) || ipc_has_failed(NULL))
-		return (struct guard_event){ .type = GUARD_EMPTY };
-	return (struct guard_event){ .type = GUARD_EXITED, .value = g->status };
-}
-
 /*
  * Does the guard free a lock of `file:` as soon as the tree is dead, even if the supervisor is
  * stopped? The supervisor's release reports the result, and retains a lock or its record.
@@ -247,10 +239,14 @@ static bool unlocks(const struct guarding *g)
  * The tree is dead: report this to the keeper, which then releases, and to the supervisor, and end
  * this process. No deadline is left, so the last event may wait until the supervisor reads.
  */
-static void __attribute__((noreturn)) finish_and_exit(struct guarding *g, struct guard_event event)
+static void __attribute__((noreturn)) finish_and_exit(struct guarding *g)
 {
+	struct guard_event event = { .type = GUARD_EMPTY, .last = true };
 	ssize_t ignored;
 
+	/* After a failure the status is unknown. */
+	if (g->ended && !is_unused(g) && !ipc_has_failed(NULL))
+		event = (struct guard_event){ GUARD_EXITED, g->status, true };
 	/* A command that could not be executed has no minimum hold. */
 	if (is_unused(g) || !g->group)
 		atomic_store(&g->job->shared->held_ms, 0);
@@ -265,7 +261,6 @@ static void __attribute__((noreturn)) finish_and_exit(struct guarding *g, struct
 	/* Only now: until the keeper has the byte, the timers must continue a stopped guard. */
 	kernel_timer_set(&g->wake_timer, CLOCK_NEVER);
 	kernel_timer_set(&g->kill_timer, CLOCK_NEVER);
-	event.last = true;
 	guard_send(g, event);
 	_exit(0);
 }
@@ -293,7 +288,7 @@ static int64_t arm_timers(struct guarding *g)
 static void __attribute__((noreturn)) refuse_and_exit(struct guarding *g, enum ending why)
 {
 	send_ending(g, why);
-	finish_and_exit(g, (struct guard_event){ .type = GUARD_EMPTY });
+	finish_and_exit(g);
 }
 
 /*
@@ -364,7 +359,7 @@ static void send_end(struct guarding *g)
 	guard_send(g,
 		   (struct guard_event){ .type = GUARD_LEFTOVERS, .value = left > 0 ? left : 1 });
 	if (g->job->run->leftovers == LEFTOVERS_LEAVE)
-		finish_and_exit(g, last_event(g));
+		finish_and_exit(g);
 	if (g->job->run->leftovers == LEFTOVERS_WAIT)
 		return;
 	g->ending_leftovers = true;
@@ -405,7 +400,7 @@ static void reap_children(struct guarding *g)
 	if (init_stopped)
 		kill(g->child, SIGCONT);
 	if (pid < 0 && errno == ECHILD)
-		finish_and_exit(g, last_event(g));
+		finish_and_exit(g);
 	/* A child is left. With --contain it is init, which reports leftovers. */
 	if (g->ended && !g->job->run->contain)
 		g->leftovers = true;
@@ -511,6 +506,6 @@ void guard_main(const struct job *job, int fd)
 	/* Asked here, because in a namespace the terminal's group has no number. */
 	foreground = terminal_is_free(&job->terminal);
 	if (job->run->contain ? start_contained(&g, foreground) : start_command(&g, foreground))
-		finish_and_exit(&g, last_event(&g));
+		finish_and_exit(&g);
 	guard_loop(&g);
 }

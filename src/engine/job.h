@@ -11,8 +11,6 @@
 #include "request.h"
 #include "shared.h"
 
-struct signals;
-
 struct job {
 	const struct run_request *run;
 	const struct run_hooks *hooks;

@@ -16,8 +16,6 @@
 #include "keeper_process.h"
 #include "message.h"
 
-struct job;
-
 struct keeper {
 	struct child child;	/* events */
 	int hold_fd;		/* a copy of the grant's, once held; -1: none */

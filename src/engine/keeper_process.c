@@ -26,7 +26,6 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/fds.h"
-#include "lock/hold.h"
 #include "lock/lease.h"
 #include "keeper_acquire.h"
 #include "keeper_daemon.h"

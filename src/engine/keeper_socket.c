@@ -39,16 +39,6 @@ static bool is_trusted(int fd)
 	       (peer.uid == geteuid() || peer.uid == 0);
 }
 
-static void set_timeout(int fd, int64_t timeout_ms)
-{
-	const struct timeval limit = {
-		clock_seconds(timeout_ms), (suseconds_t)(timeout_ms % 1000 * 1000)
-	};
-
-	setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof(limit));
-	setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof(limit));
-}
-
 /*
  * Connect to the daemon of token. Returns the connection, or -1: there is no daemon, or with EAGAIN
  * its queue stays full, because it is stopped or hangs.
@@ -57,11 +47,15 @@ static int connect_to_keeper(const char *token, int64_t timeout_ms)
 {
 	struct sockaddr_un address;
 	const socklen_t length = make_address(token, &address);
+	const struct timeval limit = {
+		clock_seconds(timeout_ms), (suseconds_t)(timeout_ms % 1000 * 1000)
+	};
 	int failure = ENOENT, fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
 
 	if (fd < 0)
 		return -1;
-	set_timeout(fd, timeout_ms);
+	setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof(limit));
+	setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof(limit));
 	if (connect(fd, (const struct sockaddr *)&address, length))
 		failure = errno;
 	/* Another user's socket must not get our token. */

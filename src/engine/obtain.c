@@ -246,28 +246,28 @@ static enum acquired end_wait(struct supervisor *s)
 
 static enum acquired wait_for_lock(struct supervisor *s)
 {
-	int64_t until_ms, tick_ms = add_duration(s->started_ms, s->job.hooks->tick_ms);
-	enum acquired acquired = ACQUIRED_NOT_YET;
+	int64_t tick_ms = add_duration(s->started_ms, s->job.hooks->tick_ms);
+	enum acquired acquired;
 	struct keeper_event event;
 	struct error err = { 0 };
 
-	while (acquired == ACQUIRED_NOT_YET) {
-		until_ms = add_duration(s->late_ms, s->job.limit_ms);
-		supervisor_sleep(s, clock_earlier(until_ms, tick_ms));
+	for (;;) {
+		supervisor_sleep(s, clock_earlier(add_duration(s->late_ms, s->job.limit_ms),
+						  tick_ms));
 		if (supervisor_interrupted(s))
 			return ACQUIRED_NO;
-		while (acquired == ACQUIRED_NOT_YET && keeper_event(&s->keeper, &event)) {
+		while (keeper_event(&s->keeper, &event)) {
 			if (event.last)
 				s->last_word = event;
 			acquired = handle_acquiring(s, &event);
+			if (acquired != ACQUIRED_NOT_YET)
+				return acquired;
 		}
 		supervisor_check_guard(s);
-		if (acquired == ACQUIRED_NOT_YET && atomic_load(&s->job.shared->start_failed))
-			acquired = supervisor_fail(s, &s->job.shared->start_error);
-		else if (acquired == ACQUIRED_NOT_YET && ipc_has_failed(&err))
-			acquired = supervisor_fail(s, &err);
-		if (acquired != ACQUIRED_NOT_YET)
-			break;
+		if (atomic_load(&s->job.shared->start_failed))
+			return supervisor_fail(s, &s->job.shared->start_error);
+		if (ipc_has_failed(&err))
+			return supervisor_fail(s, &err);
 		if (clock_boot_ms() >= add_duration(s->late_ms, s->job.limit_ms))
 			return end_wait(s);
 		if (clock_boot_ms() >= tick_ms) {
@@ -276,7 +276,6 @@ static enum acquired wait_for_lock(struct supervisor *s)
 				s->job.hooks->waiting(&s->result->wait);
 		}
 	}
-	return acquired;
 }
 
 /* Acquire by a keeper. */

@@ -16,7 +16,6 @@
 #include "backends/registry.h"
 
 struct pidfd;
-struct signals;
 
 enum level {
 	LEVEL_STEP,		/* for -v */

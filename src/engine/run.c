@@ -6,11 +6,8 @@
 #include "run.h"
 
 #include <errno.h>
-#include <fcntl.h>
-#include <poll.h>
 #include <signal.h>
 #include <stdatomic.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
 #include <sys/prctl.h>
@@ -19,13 +16,11 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "base/duration.h"
 #include "base/ipc.h"
 #include "base/process.h"
 #include "base/signals.h"
 #include "lock/hold.h"
 #include "lock/lease.h"
-#include "environment.h"
 #include "obtain.h"
 #include "release.h"
 

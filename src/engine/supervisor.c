@@ -23,7 +23,6 @@
 #include "base/ipc.h"
 #include "base/signals.h"
 #include "base/text.h"
-#include "lock/hold.h"
 #include "lock/uri.h"
 #include "environment.h"
 

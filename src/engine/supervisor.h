@@ -23,8 +23,6 @@
 #include "job.h"
 #include "keeper.h"
 
-struct signals;
-
 /*
  * The time for the keeper's last event after a signal. Further signals do not shorten it, because
  * timeout(1) sends two, and a lock that is not released is held for a TTL.
