@@ -12,20 +12,18 @@
 #include "error.h"
 #include "memory.h"
 
-static int read_fd(struct textfile *file, int fd, const char *path,
-		   struct error *err)
+/* Returns NULL, or why the file is refused. */
+static const char *read_fd(struct textfile *file, int fd)
 {
 	struct stat st;
 	ssize_t got;
 
 	if (fstat(fd, &st) < 0)
-		return error_set(err, ERROR_USAGE, errno, "cannot read %.250s", path);
+		return strerror(errno);
 	if (!S_ISREG(st.st_mode))
-		return error_set(err, ERROR_USAGE, 0, "cannot read %.250s: not a regular file",
-				 path);
+		return "not a regular file";
 	if (st.st_size > TEXTFILE_MAX_BYTES)
-		return error_set(err, ERROR_USAGE, 0, "cannot read %.250s: larger than %d bytes",
-				 path, TEXTFILE_MAX_BYTES);
+		return "larger than 65536 bytes";
 	file->exposed = st.st_mode & S_IROTH ||
 			(st.st_mode & S_IRGRP && st.st_uid != 0);
 	file->writable = st.st_mode & (S_IWGRP | S_IWOTH);
@@ -35,18 +33,16 @@ static int read_fd(struct textfile *file, int fd, const char *path,
 	/* No FILE: its buffer would keep a copy of the secret. */
 	got = read(fd, file->text, file->length);
 	if (got < 0)
-		return error_set(err, ERROR_USAGE, errno, "cannot read %.250s", path);
+		return strerror(errno);
 	file->length = (size_t)got;
 	file->text[file->length] = '\0';
-	if (strlen(file->text) != file->length)
-		return error_set(err, ERROR_USAGE, 0,
-				 "cannot read %.250s: not a text file (NUL byte)", path);
-	return 0;
+	return strlen(file->text) == file->length ? NULL : "not a text file (NUL byte)";
 }
 
 int textfile_read(struct textfile *file, const char *path, bool optional, struct error *err)
 {
-	int fd, rc;
+	const char *why;
+	int fd;
 
 	memset(file, 0, sizeof(*file));
 	/* O_NONBLOCK: otherwise the opening of a FIFO would wait for a writer. */
@@ -56,11 +52,12 @@ int textfile_read(struct textfile *file, const char *path, bool optional, struct
 		return 1;
 	if (fd < 0)
 		return error_set(err, ERROR_USAGE, errno, "cannot read %.250s", path);
-	rc = read_fd(file, fd, path, err);
-	if (rc < 0)
-		textfile_finish(file);
+	why = read_fd(file, fd);
 	close(fd);
-	return rc;
+	if (!why)
+		return 0;
+	textfile_finish(file);
+	return error_set(err, ERROR_USAGE, 0, "cannot read %.250s: %s", path, why);
 }
 
 bool textfile_start(const char *path, char *buf, size_t size)
