@@ -98,18 +98,6 @@ int hold_names(struct backend *backend, struct name_list *names, struct error *e
 	return failed;
 }
 
-static void describe_loss(const struct rows *rows, struct error *err)
-{
-	char text[HOLDER_DESCRIPTION_SIZE];
-
-	if (rows->hold_count)
-		error_set(err, ERROR_REFUSED, 0, "this token does not hold the lock: %s",
-			  holder_describe(&rows->holds->holder, rows->holds->age_ms, text,
-					  sizeof(text)));
-	else
-		error_set(err, ERROR_REFUSED, 0, "this token does not hold the lock: it is free");
-}
-
 /*
  * The hold of the request's token in *hold: HELD, LOST or ERROR. A hold that is only retained is
  * LOST, and is in *hold nevertheless.
@@ -117,6 +105,7 @@ static void describe_loss(const struct rows *rows, struct error *err)
 static enum outcome find_hold(struct backend *backend, const struct request *request,
 			      struct row *hold, struct error *err)
 {
+	char text[HOLDER_DESCRIPTION_SIZE];
 	enum outcome outcome = OUTCOME_LOST;
 	struct rows rows;
 
@@ -128,7 +117,10 @@ static enum outcome find_hold(struct backend *backend, const struct request *req
 			outcome = hold->holder.kept_ms ? OUTCOME_LOST : OUTCOME_HELD;
 		}
 	if (outcome == OUTCOME_LOST)
-		describe_loss(&rows, err);
+		error_set(err, ERROR_REFUSED, 0, "this token does not hold the lock: %s",
+			  !rows.hold_count ? "it is free"
+			  : holder_describe(&rows.holds->holder, rows.holds->age_ms, text,
+					    sizeof(text)));
 	rows_finish(&rows);
 	return outcome;
 }

@@ -7,11 +7,9 @@
 /* Returns the time that KILL may need for a whole tree: 5 % of the TTL, 20 to 250 ms. */
 static int64_t kill_margin(int64_t ttl_ms)
 {
-	int64_t margin = ttl_ms / 20;
+	const int64_t margin = ttl_ms / 20;
 
-	if (margin < 20)
-		return 20;
-	return margin > 250 ? 250 : margin;
+	return margin < 20 ? 20 : clock_earlier(margin, 250);
 }
 
 int64_t lease_end(int64_t sent_ms, int64_t ttl_ms)
@@ -42,9 +40,7 @@ int64_t lease_renew_at(int64_t sent_ms, int64_t ttl_ms)
 
 int64_t lease_retry_ms(int64_t ttl_ms)
 {
-	int64_t pause = ttl_ms / 20;
-
-	return pause > 1000 ? 1000 : pause;
+	return clock_earlier(ttl_ms / 20, 1000);
 }
 
 int64_t lease_kill_after(int64_t ttl_ms, int64_t kill_after_ms)
