@@ -62,7 +62,7 @@ void environment_write_fence(uint64_t fence)
 		set_variable("DLOCK_FENCE", digits);
 }
 
-void environment_drop_token(void)
+void environment_drop_hold(bool with_fence)
 {
 	char *outer = getenv("DLOCK_OUTER"), *rest = outer ? strchr(outer, ' ') : NULL;
 
@@ -71,12 +71,8 @@ void environment_drop_token(void)
 		memmove(outer, rest + 1, strlen(rest + 1) + 1);
 	else
 		unsetenv("DLOCK_OUTER");
-}
-
-void environment_drop_hold(void)
-{
-	environment_drop_token();
-	unsetenv("DLOCK_FENCE");
+	if (with_fence)
+		unsetenv("DLOCK_FENCE");
 }
 
 int environment_find_token(const char *name, uint64_t backend, char token[static TOKEN_SIZE],

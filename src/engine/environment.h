@@ -8,6 +8,7 @@
  */
 #pragma once
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "lock/token.h"
@@ -22,14 +23,12 @@ void environment_set_hold(const char *name, const char *backend, const char *tok
 /* After environment_set_hold(): set DLOCK_FENCE; 0: the fence is unknown. */
 void environment_write_fence(uint64_t fence);
 
-/* After environment_set_hold(): remove its token, and leave those of the outer holds. */
-void environment_drop_token(void);
-
 /*
- * Remove this hold's token and fence. A script that starts itself under dlock still finds by
- * DLOCK_NAME that it has. DLOCK_OUTER has the holds of outer runs, which must not be waited for.
+ * After environment_set_hold(): remove its token, and the fence. A script that starts itself under
+ * dlock still finds by DLOCK_NAME that it has. DLOCK_OUTER has the holds of outer runs, which must
+ * not be waited for.
  */
-void environment_drop_hold(void);
+void environment_drop_hold(bool with_fence);
 
 /*
  * Find a token of the lock name on backend (uri_identity()) in $DLOCK_TOKEN and $DLOCK_OUTER. Sets

@@ -224,23 +224,12 @@ static int64_t enforce_deadlines(struct guarding *g)
 /* ---- the end ---- */
 
 /*
- * Does the guard free a lock of `file:` as soon as the tree is dead, even if the supervisor is
- * stopped? The supervisor's release reports the result, and retains a lock or its record.
- */
-static bool unlocks(const struct guarding *g)
-{
-	const struct run_request *run = g->job->run;
-
-	return has_local_lock(g) && run->mode == HOLD_EXCLUSIVE && !run->min_hold_ms &&
-	       !run->once_ms;
-}
-
-/*
  * The tree is dead: report this to the keeper, which then releases, and to the supervisor, and end
  * this process. No deadline is left, so the last event may wait until the supervisor reads.
  */
 static void __attribute__((noreturn)) finish_and_exit(struct guarding *g)
 {
+	const struct run_request *run = g->job->run;
 	struct guard_event event = { .type = GUARD_EMPTY, .last = true };
 	ssize_t ignored;
 
@@ -252,7 +241,11 @@ static void __attribute__((noreturn)) finish_and_exit(struct guarding *g)
 		atomic_store(&g->job->shared->held_ms, 0);
 	if (event.type == GUARD_EXITED && !event.value && (!g->stopping || g->ending_leftovers))
 		atomic_store(&g->job->shared->succeeded, true);
-	if (unlocks(g))
+	/*
+	 * Free a lock of `file:` now, even if the supervisor is stopped. The supervisor's release
+	 * reports the result, and retains a lock or its record.
+	 */
+	if (has_local_lock(g) && run->mode == HOLD_EXCLUSIVE && !run->min_hold_ms && !run->once_ms)
 		flock(g->hold_fd, LOCK_UN);
 	if (g->hold_fd >= 0)
 		close(g->hold_fd);
@@ -311,7 +304,7 @@ static void await_order(struct guarding *g)
 	if (g->locked)
 		environment_write_fence(atomic_load(&shared->fence));
 	else
-		environment_drop_hold();
+		environment_drop_hold(true);
 	start_by_ms = arm_timers(g);
 	/* There is no offer for a lock of `file:` or an outer hold. */
 	if (g->locked && ((!shared_take(shared) &&

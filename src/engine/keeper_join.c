@@ -13,16 +13,6 @@
 /* A lease that is longer counts as this one. */
 #define JOINED_MOST_MS (INT64_C(24) * 3600 * 1000)
 
-/* Set *grant to the lease of the reply to a query at asked_ms. */
-static void read_reply(const struct keeper_reply *reply, int64_t asked_ms, struct grant *grant)
-{
-	grant->fence = reply->fence;
-	grant->ttl_ms = reply->lease_ms ? reply->ttl_ms : 0;
-	grant->sent_ms = asked_ms;
-	if (grant->ttl_ms)
-		grant->sent_ms += reply->lease_ms - lease_end(0, grant->ttl_ms);
-}
-
 /*
  * Ask the daemon: any verb but RENEW and RELEASE. True: *outcome is the answer. False: there is no
  * daemon (*outcome LOST), or it does not answer (ERROR with k->event.error).
@@ -47,8 +37,14 @@ static bool ask_daemon(struct keeping *k, enum keeper_verb verb, struct grant *g
 		return false;
 	*outcome = reply.outcome;
 	*err = reply.error;
-	if (reply.outcome == OUTCOME_HELD)
-		read_reply(&reply, asked_ms, grant);
+	if (reply.outcome != OUTCOME_HELD)
+		return true;
+	grant->fence = reply.fence;
+	grant->ttl_ms = reply.lease_ms ? reply.ttl_ms : 0;
+	grant->sent_ms = asked_ms;
+	/* The lease of the daemon has begun earlier. */
+	if (grant->ttl_ms)
+		grant->sent_ms += reply.lease_ms - lease_end(0, grant->ttl_ms);
 	return true;
 }
 

@@ -80,18 +80,6 @@ static int64_t next_renewal(const struct keeping *k, const struct grant *grant, 
 				      : lease_renew_at(start_ms, renewal_period(k, grant));
 }
 
-/*
- * Return the deadline of a renewal: when the command must be dead, because the release comes next,
- * or when a daemon must signal its process.
- */
-static int64_t renewal_deadline(const struct keeping *k)
-{
-	const struct lease_span lease = shared_lease(k->job->shared);
-
-	return is_daemon(k) ? next_deadline(k)
-			    : lease_stop(lease, k->job->run->kill_after_ms).kill_ms;
-}
-
 /* Renew once, or verify with --no-renew. */
 static enum outcome renew_or_verify(struct keeping *k, struct grant *grant, bool verify)
 {
@@ -112,10 +100,14 @@ static bool renew_lease(struct keeping *k, struct grant *grant, int64_t *next_ms
 {
 	const bool verify = k->job->run->no_renew;
 	const int64_t asked_ms = clock_boot_ms();
+	const struct lease_span lease = shared_lease(k->job->shared);
+	/* When a daemon signals its process, or the command is dead, and the release comes next. */
+	const int64_t deadline_ms = is_daemon(k) ? next_deadline(k)
+				    : lease_stop(lease, k->job->run->kill_after_ms).kill_ms;
 	enum outcome outcome;
 
 	*next_ms = CLOCK_NEVER;
-	if (!limit_calls(k, renewal_deadline(k) - clock_boot_ms())) {
+	if (!limit_calls(k, deadline_ms - asked_ms)) {
 		k->trouble = true;
 		return true;
 	}

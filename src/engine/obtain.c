@@ -32,15 +32,6 @@ static enum acquired set_acquired(struct supervisor *s)
 	return ACQUIRED_YES;
 }
 
-/* Check the offer. The guard takes it on the supervisor's order. */
-static enum acquired check_offer(struct supervisor *s)
-{
-	const bool is_valid = !s->job.run->argv ? shared_take(s->job.shared)
-					    : atomic_load(&s->job.shared->offer) == OFFER_MADE;
-
-	return is_valid ? set_acquired(s) : ACQUIRED_NOT_YET;
-}
-
 /* A lock that is free for a moment has still the holder that was seen before. */
 static void store_wait(struct supervisor *s, const struct wait_state *seen)
 {
@@ -152,11 +143,15 @@ static enum acquired handle_acquiring(struct supervisor *s, const struct keeper_
 {
 	struct run_result *result = s->result;
 	struct error err = { 0 };
+	bool is_valid;
 
 	switch (event->type) {
 	case KEEPER_HELD:
 		report_reachable(s);
-		return check_offer(s);
+		/* The guard takes the offer on the supervisor's order. */
+		is_valid = s->job.run->argv ? atomic_load(&s->job.shared->offer) == OFFER_MADE
+					    : shared_take(s->job.shared);
+		return is_valid ? set_acquired(s) : ACQUIRED_NOT_YET;
 	case KEEPER_WITHDRAWN:
 		supervisor_log(s, LEVEL_STEP,
 			       "dlock was stopped when its turn came; back in the queue");

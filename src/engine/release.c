@@ -149,7 +149,7 @@ static void __attribute__((noreturn)) shell_main(const struct supervisor *s)
 	setenv("DLOCK_REASON", s->lost_reason, 1);
 	environment_write_fence(s->result->facts.fence);
 	/* A dlock in the shell must not join the hold that was lost. */
-	environment_drop_token();
+	environment_drop_hold(false);
 	/* The shell's children are killed with it. */
 	setpgid(0, 0);
 	/* In the background, reading from the terminal would stop the shell. */

@@ -52,8 +52,8 @@ void shared_set_lease(struct shared *shared, struct lease_span lease)
 {
 	unsigned int next = atomic_load(&shared->lease_count) + 1;
 
-	atomic_store(&shared->leases[next % 2].end_ms, lease.end_ms);
-	atomic_store(&shared->leases[next % 2].ttl_ms, lease.ttl_ms);
+	atomic_store(&shared->end_ms[next % 2], lease.end_ms);
+	atomic_store(&shared->ttl_ms[next % 2], lease.ttl_ms);
 	atomic_store(&shared->lease_count, next);
 }
 
@@ -64,8 +64,8 @@ struct lease_span shared_lease(const struct shared *shared)
 
 	do {
 		count = atomic_load(&shared->lease_count);
-		lease.end_ms = atomic_load(&shared->leases[count % 2].end_ms);
-		lease.ttl_ms = atomic_load(&shared->leases[count % 2].ttl_ms);
+		lease.end_ms = atomic_load(&shared->end_ms[count % 2]);
+		lease.ttl_ms = atomic_load(&shared->ttl_ms[count % 2]);
 	} while (count != atomic_load(&shared->lease_count));
 	return lease;
 }

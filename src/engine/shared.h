@@ -48,17 +48,14 @@ enum ending {
 	ENDING_UNTIL = 4,	/* --until */
 };
 
-/* One of the two slots that leases are written to in turn: see shared_set_lease(). */
-struct shared_lease {
-	_Atomic int64_t end_ms;
-	_Atomic int64_t ttl_ms;
-};
-
 struct run_request;
 
 struct shared {
-	/* The lease is leases[lease_count % 2]. Read and written by the two functions below. */
-	struct shared_lease leases[2];
+	/*
+	 * The lease is in the slots lease_count % 2, to which leases are written in turn. Read and
+	 * written by the two functions below.
+	 */
+	_Atomic int64_t end_ms[2], ttl_ms[2];
 	_Atomic unsigned int lease_count;
 	_Atomic int offer;		/* enum offer */
 	_Atomic uint64_t fence;		/* of the lock that is offered or held; 0: unknown */
