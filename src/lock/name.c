@@ -49,15 +49,11 @@ uint64_t fnv1a(uint64_t hash, const void *data, size_t length)
 void name_derive(const char *const argv[], char buf[static NAME_DERIVED_SIZE])
 {
 	uint64_t hash = FNV1A_INIT;
-	const char *base = "", *slash;
+	const char *base = argv[0] ? basename(argv[0]) : "";
 	size_t i, length;
 
 	for (i = 0; argv[i]; i++)	/* with the NUL, but not that of the last one */
 		hash = fnv1a(hash, argv[i], strlen(argv[i]) + (argv[i + 1] != NULL));
-	if (argv[0]) {
-		slash = strrchr(argv[0], '/');
-		base = slash ? slash + 1 : argv[0];
-	}
 	if (!*base || !text_is_clean(base, strlen(base)))
 		base = "command";
 	length = text_clean(base, strlen(base), buf, NAME_DERIVED_SIZE - SUFFIX_LENGTH);

@@ -74,11 +74,8 @@ int uri_param_duration(const struct uri *uri, const char *name,
 {
 	const char *value = uri_param(uri, name);
 
-	if (!value) {
-		*ms = fallback_ms;
-		return 0;
-	}
-	if (duration_parse(value, ms, err) < 0)
+	*ms = fallback_ms;
+	if (value && duration_parse(value, ms, err) < 0)
 		return error_prefix(err, "parameter '%s' for %.32s", name, uri->scheme);
 	return 0;
 }
@@ -108,19 +105,22 @@ int uri_timeouts(const struct uri *uri, int64_t *request_ms, int64_t *connect_ms
 			 "?timeout= and ?connect-timeout= must be more than 0");
 }
 
-/* Returns the first line of a file, which the caller frees, or NULL and sets *err. */
-static char *read_password(const char *path, bool *exposed, struct error *err)
+/*
+ * Returns the first line of a file, which the caller frees, or NULL and sets *err. *exposed becomes
+ * path if other users may read the file.
+ */
+static char *read_password(const char *path, const char **exposed, struct error *err)
 {
 	struct textfile file;
 	char *password = NULL;
 	size_t length;
 
-	*exposed = false;
 	if (textfile_read(&file, path, false, err) < 0) {
 		error_prefix(err, "password file");
 		return NULL;
 	}
-	*exposed = file.exposed;
+	if (file.exposed)
+		*exposed = path;
 	length = strcspn(file.text, "\r\n");
 	if (length > 0)
 		password = memory_copy_part(file.text, length);
@@ -136,20 +136,17 @@ static int load_password(const struct uri *uri, const char *name, char **passwor
 			 const char **exposed, struct error *err)
 {
 	const char *path = uri_param(uri, name);
-	bool is_exposed = false;
 
 	if (!path || *password)
 		return 0;
-	*password = read_password(path, &is_exposed, err);
-	if (is_exposed)
-		*exposed = path;
+	*password = read_password(path, exposed, err);
 	return *password ? 0 : -1;
 }
 
 char *uri_renew_password(const char *path)
 {
 	struct error ignored;
-	bool exposed;
+	const char *exposed;
 
 	return path ? read_password(path, &exposed, &ignored) : NULL;
 }
