@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Messages between dlock's processes, over SOCK_SEQPACKET pairs. A failure to send or receive one
- * ends the run: the first error number is recorded in shared memory, where each process reads it.
+ * ends the connection, and the run fails: the first error number is recorded in shared memory,
+ * where each process reads it.
  *
  * Calling sequence: ipc_share_failure() by the supervisor before the first fork; then all others,
  * in any process.

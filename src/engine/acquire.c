@@ -4,10 +4,8 @@
 
 #include <signal.h>
 #include <stdatomic.h>
-#include <unistd.h>
 
 #include "base/clock.h"
-#include "base/process.h"
 #include "obtain.h"
 
 /*
@@ -92,10 +90,6 @@ static void acquire_new(struct supervisor *s, struct acquire_result *result)
 {
 	struct error err = { 0 };
 
-	if (token_make(s->token, s->job.run->name, s->job.identity, false, &err)) {
-		supervisor_fail(s, &err);
-		return;
-	}
 	if (obtain_lock(s) != ACQUIRED_YES)
 		return;
 	if (leave_hold(s, result, &err)) {
@@ -118,9 +112,6 @@ void supervise_acquire(const struct run_request *run, const struct run_hooks *ho
 		supervisor_fail(&s, &err);
 		return;
 	}
-	/* status shows the process that the lock is held for, because this one ends soon. */
-	s.job.self.pid = run->process ? run->process->pid : getppid();
-	holder_encode(&s.job.self, s.text);
 	if (acquire_nested(&s, result) == ACQUIRED_NOT_YET)
 		acquire_new(&s, result);
 	result->nested = s.level > 0;

@@ -9,6 +9,10 @@
 #include "base/memory.h"
 #include "base/text.h"
 
+/* The entry of the fence, whose digits come later. */
+#define FENCE "DLOCK_FENCE="
+static char fence_entry[sizeof(FENCE) + TEXT_DIGITS_SIZE] = FENCE;
+
 static void set_variable(const char *variable, const char *value)
 {
 	/* There may be several with this name, and setenv() changes only the first one. */
@@ -49,17 +53,16 @@ void environment_set_hold(const char *name, const char *backend, const char *tok
 	set_variable("DLOCK_BACKEND", backend);
 	set_variable("DLOCK_TOKEN", text);
 	set_variable("DLOCK_OUTER", tokens);
-	set_variable("DLOCK_FENCE", "");
+	unsetenv("DLOCK_FENCE");
+	if (putenv(fence_entry))
+		memory_exit();
 	free(tokens);
 }
 
 void environment_write_fence(uint64_t fence)
 {
-	char digits[TEXT_DIGITS_SIZE];
-
-	text_digits(digits, fence);
 	if (fence)
-		set_variable("DLOCK_FENCE", digits);
+		text_digits(fence_entry + strlen(FENCE), fence);
 }
 
 void environment_drop_hold(bool with_fence)

@@ -4,7 +4,7 @@
  *
  * Calling sequence: in the supervisor, environment_find_token() to find an outer hold, and
  * environment_set_hold() before the guard is forked; in the guard, environment_write_fence(), or
- * environment_drop_hold() for a command that runs without the lock.
+ * environment_drop_hold() for a command that runs without the lock. These take no memory.
  */
 #pragma once
 
@@ -20,7 +20,7 @@
  */
 void environment_set_hold(const char *name, const char *backend, const char *token, int level);
 
-/* After environment_set_hold(): set DLOCK_FENCE; 0: the fence is unknown. */
+/* After environment_set_hold(): write the digits of DLOCK_FENCE; 0: the fence is unknown. */
 void environment_write_fence(uint64_t fence);
 
 /*

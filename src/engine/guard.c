@@ -23,29 +23,23 @@ int guard_start(struct child *guard, const struct job *job, struct error *err)
 
 /*
  * Send an order without waiting, because the supervisor has deadlines to keep. The socket has room
- * for some 200 orders.
+ * for some 200 orders. After a failure the guard acts as if this process were dead: it ends the
+ * command's tree, or starts no command.
  */
 static void give_order(const struct child *guard, struct guard_order order, int fd)
 {
-	if (guard->pid)
-		ipc_send(guard->fd, &order, sizeof(order), MSG_DONTWAIT, fd);
+	if (guard->pid && ipc_send(guard->fd, &order, sizeof(order), MSG_DONTWAIT, fd) == IPC_FAILED)
+		shutdown(guard->fd, SHUT_WR);
 }
 
 void guard_run(const struct child *guard, bool locked, int hold_fd)
 {
-	/* There is room for the first order. The caller checks for a failure. */
 	give_order(guard, (struct guard_order){ .locked = locked }, hold_fd);
 }
 
 void guard_signal(const struct child *guard, int sig, bool group)
 {
 	give_order(guard, (struct guard_order){ .sig = sig, .group = group }, -1);
-}
-
-void guard_hang_up(const struct child *guard)
-{
-	if (guard->pid)
-		shutdown(guard->fd, SHUT_WR);
 }
 
 bool guard_event(struct child *guard, struct guard_event *event)

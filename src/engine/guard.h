@@ -44,11 +44,5 @@ void guard_run(const struct child *guard, bool locked, int hold_fd);
 /* Pass sig on to the command, or with group to its process group. Does not wait. */
 void guard_signal(const struct child *guard, int sig, bool group);
 
-/*
- * Let the guard act as if the supervisor were dead: it ends the command's tree, and sends no more
- * events. Accepts a guard that is not there.
- */
-void guard_hang_up(const struct child *guard);
-
 /* Receive the next event. False: there is none. */
 bool guard_event(struct child *guard, struct guard_event *event);

@@ -40,8 +40,10 @@ int fail_to_start(const struct guarding *g, const char *what)
 
 void guard_send(const struct guarding *g, struct guard_event event)
 {
-	if (g->fd >= 0)
-		ipc_send(g->fd, &event, sizeof(event), event.last ? 0 : MSG_DONTWAIT, -1);
+	/* After a failure this process acts as after the supervisor's death. */
+	if (g->fd >= 0 && ipc_send(g->fd, &event, sizeof(event), event.last ? 0 : MSG_DONTWAIT,
+				   -1) == IPC_FAILED)
+		shutdown(g->fd, SHUT_RD);
 }
 
 void record_command(struct guarding *g, pid_t pid)

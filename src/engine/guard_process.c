@@ -233,8 +233,7 @@ static void __attribute__((noreturn)) finish_and_exit(struct guarding *g)
 	struct guard_event event = { .type = GUARD_EMPTY, .last = true };
 	ssize_t ignored;
 
-	/* After a failure the status is unknown. */
-	if (g->ended && !is_unused(g) && !ipc_has_failed(NULL))
+	if (g->ended && !is_unused(g))
 		event = (struct guard_event){ GUARD_EXITED, g->status, true };
 	/* A command that could not be executed has no minimum hold. */
 	if (is_unused(g) || !g->group)
@@ -442,9 +441,6 @@ static void __attribute__((noreturn)) guard_loop(struct guarding *g)
 	int64_t wake_ms;
 
 	for (;;) {
-		/* The supervisor ends with the failure, and may not have read it. */
-		if (ipc_has_failed(NULL))
-			stop_tree(g, grace_end(g));
 		wake_ms = enforce_deadlines(g);
 		fds[SIGNALS] = (struct pollfd){ .fd = g->job->signals->fd, .events = POLLIN };
 		/* Orders wait until the command's pid is known. */

@@ -56,9 +56,9 @@ struct joined {
 struct keeping {
 	const struct job *job;
 	bool joins;			/* an outer hold: KEEPER_JOIN */
-	struct request request;		/* the job's, with the text below */
+	struct request request;		/* the job's */
 	struct holder self;		/* the job's; a daemon sets until_ms in it */
-	char text[HOLDER_TEXT_SIZE];	/* self, encoded */
+	char text[HOLDER_TEXT_SIZE];	/* self, encoded, once it has changed: */
 	bool text_changed;		/* the next renewal stores it */
 	int64_t timeout_ms;		/* of the backend's calls, as configured */
 	int64_t connect_timeout_ms;

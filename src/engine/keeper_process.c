@@ -218,8 +218,6 @@ void keeper_main(const struct job *job, enum keeper_mode mode, int fd)
 	k.joins = mode == KEEPER_JOIN;
 	k.request = job->request;
 	k.self = job->self;
-	holder_encode(&k.self, k.text);
-	k.request.text = k.text;
 	/* Backends jitter their pauses with rand(), differently in each process. */
 	srand((unsigned int)clock_read_us(CLOCK_REALTIME) ^ (unsigned int)getpid());
 	k.fd = fd;

@@ -306,9 +306,12 @@ static void report_acquired(const struct supervisor *s)
 
 enum acquired obtain_lock(struct supervisor *s)
 {
-	const enum acquired acquired = s->job.run->driver->local ? acquire_local(s)
-							     : acquire_remote(s);
+	enum acquired acquired;
+	struct error err = { 0 };
 
+	if (token_make(s->token, s->job.run->name, s->job.identity, s->job.run->argv, &err))
+		return supervisor_fail(s, &err);
+	acquired = s->job.run->driver->local ? acquire_local(s) : acquire_remote(s);
 	s->job.hooks->waiting(NULL);
 	if (acquired == ACQUIRED_NO) {
 		/* From now on every offer is void. */

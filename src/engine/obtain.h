@@ -9,7 +9,7 @@
 
 #include "supervisor.h"
 
-/* Acquire. Returns YES with s->protected, or NO with the result filled. */
+/* Acquire, with a new token. Returns YES with s->protected, or NO with the result filled. */
 enum acquired obtain_lock(struct supervisor *s);
 
 /*

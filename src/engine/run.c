@@ -192,12 +192,10 @@ static void handle_leftovers(struct supervisor *s, int count)
 static void handle_exited(struct supervisor *s, int status)
 {
 	/* The last event repeats it. */
-	if (s->has_exited)
+	if (s->result->facts.has_status)
 		return;
-	s->has_exited = true;
 	s->result->status = s->result->facts.status = status;
-	/* After a failure the guard has ended the command. */
-	s->result->facts.has_status = !ipc_has_failed(NULL);
+	s->result->facts.has_status = true;
 	s->result->from_terminal = terminal_take(&s->job.terminal, command_of(s));
 	if (WIFSIGNALED(status))
 		supervisor_report(s, EVENT_ENDED, LEVEL_STEP, "the command was killed by signal %d",
@@ -339,15 +337,6 @@ static void end_tree(struct supervisor *s)
 	supervisor_check_proc(s);
 }
 
-/* After a failed message, let the guard end the command or start none. */
-static void stop_failed(struct supervisor *s)
-{
-	if (!ipc_has_failed(NULL))
-		return;
-	guard_hang_up(&s->guard);
-	supervisor_begin_stop(s);
-}
-
 /* Run the command until its whole tree is dead. The guard must be started. */
 static void run_command(struct supervisor *s)
 {
@@ -362,7 +351,6 @@ static void run_command(struct supervisor *s)
 		  s->job.backend ? s->job.local_grant.hold_fd : s->keeper.hold_fd);
 	check_ms = lease_renew_at(clock_boot_ms(), s->job.run->ttl_ms);
 	while (alive) {
-		stop_failed(s);
 		check_ms = check_local(s, check_ms);
 		if (clock_boot_ms() >= unenforced_end(s))
 			supervisor_expire(s);
@@ -415,12 +403,8 @@ static void run_protected(struct supervisor *s)
 		supervisor_report(s, EVENT_JOINED, LEVEL_STEP,
 				  "already held, with the token in DLOCK_TOKEN");
 	}
-	if (acquired == ACQUIRED_NOT_YET) {
-		if (token_make(s->token, s->job.run->name, s->job.identity, true, &err))
-			acquired = supervisor_fail(s, &err);
-		else
-			acquired = obtain_lock(s);
-	}
+	if (acquired == ACQUIRED_NOT_YET)
+		acquired = obtain_lock(s);
 	if (acquired != ACQUIRED_YES) {
 		child_end(&s->guard);
 		return;
@@ -462,7 +446,8 @@ void supervise_run(const struct run_request *run, const struct run_hooks *hooks,
 		supervisor_log(&s, LEVEL_WARNING,
 			       "cannot tell which processes belong to the command");
 	run_protected(&s);
-	if (!result->facts.has_status && result->end == RUN_EXITED && ipc_has_failed(&result->error))
+	/* A loss of the lock, or the command's end, may not have been reported. */
+	if (result->end == RUN_EXITED && ipc_has_failed(&result->error))
 		result->end = RUN_FAILED;
 	if (s.overdue && result->end == RUN_EXITED)
 		result->end = RUN_OVERDUE;

@@ -21,6 +21,7 @@
 #include "base/clock.h"
 #include "base/duration.h"
 #include "base/ipc.h"
+#include "base/process.h"
 #include "base/signals.h"
 #include "base/text.h"
 #include "lock/uri.h"
@@ -326,8 +327,12 @@ int supervisor_init(struct supervisor *s, const struct run_request *run,
 	s->job.request.text = s->text;
 	holder_self(&s->job.self, run->command);
 	s->job.self.ttl_ms = run->ttl_ms;
-	/* A run retains the lock itself, if its command was executed. */
-	s->job.self.min_ms = run->argv ? 0 : run->min_hold_ms;
+	if (!run->argv) {
+		/* A run retains the lock itself, if its command was executed. */
+		s->job.self.min_ms = run->min_hold_ms;
+		/* status shows the process that the lock is held for: this one ends soon. */
+		s->job.self.pid = run->process ? run->process->pid : getppid();
+	}
 	if (run->note)
 		text_clean(run->note, strlen(run->note), s->job.self.note,
 			   sizeof(s->job.self.note));

@@ -50,7 +50,6 @@ struct supervisor {
 	/* How long after job.limit_ms the wait ends; 0: the backend has said that it is taken. */
 	int64_t late_ms;
 	struct error down;		/* why the backend cannot be used; kind NONE: not known */
-	bool has_exited;		/* the guard has reported the command's end */
 	bool awaits_leftovers;		/* the command has ended; its leftovers keep the lock */
 	bool ended;			/* the command's whole tree is dead */
 	bool lost;
