@@ -11,12 +11,13 @@ int kernel_timer_open(struct kernel_timer *timer, clockid_t clock, int sig, int6
 	struct sigevent event = { .sigev_notify = SIGEV_SIGNAL, .sigev_signo = sig };
 	const struct itimerspec none = clock_timer_spec(CLOCK_NEVER);
 
-	timer->repeat_ms = repeat_ms;
 	timer->at_ms = CLOCK_NEVER;
-	if (timer_create(clock, &event, &timer->id))
+	/* A seccomp profile may refuse the second system call alone. */
+	if (timer_create(clock, &event, &timer->id) ||
+	    timer_settime(timer->id, TIMER_ABSTIME, &none, NULL))
 		return -1;
-	/* A seccomp profile may refuse this system call alone. */
-	return timer_settime(timer->id, TIMER_ABSTIME, &none, NULL);
+	timer->repeat_ms = repeat_ms;
+	return 0;
 }
 
 void kernel_timer_set(struct kernel_timer *timer, int64_t at_ms)

@@ -82,12 +82,12 @@ bool process_is_dead(pid_t pid)
 	return !read_status(pid, " State: %c", &state) || state == 'Z' || state == 'X';
 }
 
-bool process_group_has_child(pid_t group)
+bool process_has_child(pid_t group)
 {
 	siginfo_t info;
 
-	return !waitid(P_PGID, (id_t)group, &info, WEXITED | WNOHANG | WNOWAIT | __WALL) ||
-	       errno != ECHILD;
+	return !waitid(group ? P_PGID : P_ALL, (id_t)group, &info,
+		       WEXITED | WNOHANG | WNOWAIT | __WALL) || errno != ECHILD;
 }
 
 int pidfd_open_once(pid_t pid)

@@ -31,10 +31,10 @@ uid_t process_user(pid_t pid);
 bool process_is_dead(pid_t pid);
 
 /*
- * Has this process a child in the group, perhaps a zombie? The number of an empty group may pass to
- * a process of somebody else.
+ * Has this process a child, or with a group one in this group, perhaps a zombie? The number of an
+ * empty group may pass to a process of somebody else.
  */
-bool process_group_has_child(pid_t group);
+bool process_has_child(pid_t group);
 
 struct pidfd {
 	int fd;			/* readable when it has ended; close-on-exec, and never closed */

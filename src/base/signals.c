@@ -79,10 +79,8 @@ int signals_unblock(const struct signals *signals, int64_t until_ms, struct erro
 	struct sigaction action = { .sa_handler = catch_signal };
 	sigset_t none;
 
-	if (!timer.repeat_ms && kernel_timer_open(&timer, CLOCK_BOOTTIME, SIGCHLD, REPEAT_MS)) {
-		timer.repeat_ms = 0;
+	if (!timer.repeat_ms && kernel_timer_open(&timer, CLOCK_BOOTTIME, SIGCHLD, REPEAT_MS))
 		return error_set(err, ERROR_INTERNAL, errno, "cannot limit the wait: timer_create");
-	}
 	caught = 0;
 	sigfillset(&action.sa_mask);
 	for (int sig = 1; sig < SIGSYS; sig++)

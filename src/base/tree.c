@@ -6,7 +6,6 @@
 #include <errno.h>
 #include <signal.h>
 #include <stdio.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include "clock.h"
@@ -93,10 +92,9 @@ int tree_exclude_present(struct tree_excluded *excluded)
 {
 	static pid_t present[MOST];
 	struct list *list;
-	siginfo_t info;
 
 	*excluded = (struct tree_excluded){ .pids = NULL };
-	if (waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT | __WALL) && errno == ECHILD)
+	if (!process_has_child(0))
 		return 0;
 	list = list_children(excluded);
 	if (!list)

@@ -57,7 +57,7 @@ static void signal_group(const struct guarding *g, int sig)
 {
 	if (g->command)
 		kill(-g->command, sig);
-	else if (g->group && !tree_usable() && process_group_has_child(g->group))
+	else if (g->group && !tree_usable() && process_has_child(g->group))
 		kill(-g->group, sig);
 }
 

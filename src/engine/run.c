@@ -197,12 +197,10 @@ static void handle_exited(struct supervisor *s, int status)
 	s->result->status = s->result->facts.status = status;
 	s->result->facts.has_status = true;
 	s->result->from_terminal = terminal_take(&s->job.terminal, command_of(s));
-	if (WIFSIGNALED(status))
-		supervisor_report(s, EVENT_ENDED, LEVEL_STEP, "the command was killed by signal %d",
-				  WTERMSIG(status));
-	else
-		supervisor_report(s, EVENT_ENDED, LEVEL_STEP, "the command ended with status %d",
-				  WEXITSTATUS(status));
+	supervisor_report(s, EVENT_ENDED, LEVEL_STEP, WIFSIGNALED(status)
+			  ? "the command was killed by signal %d"
+			  : "the command ended with status %d",
+			  WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status));
 }
 
 /* Report why the guard ends the command. */
@@ -304,12 +302,9 @@ static int64_t check_local(struct supervisor *s, int64_t check_ms)
  */
 static bool kill_unseen(const struct supervisor *s, int64_t lease_end_ms)
 {
-	siginfo_t info;
-
-	if (command_of(s) && process_group_has_child(command_of(s)))
+	if (command_of(s) && process_has_child(command_of(s)))
 		kill(-command_of(s), SIGKILL);
-	return s->knows_excluded && clock_boot_ms() < lease_end_ms &&
-	       (!waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT | __WALL) || errno != ECHILD);
+	return s->knows_excluded && clock_boot_ms() < lease_end_ms && process_has_child(0);
 }
 
 /*
