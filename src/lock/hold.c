@@ -85,17 +85,15 @@ int hold_show(struct backend *backend, const char *name, const char *token, stru
 
 int hold_names(struct backend *backend, struct name_list *names, struct error *err)
 {
-	const struct request request = { .token = "" };
-	struct rows rows = { 0 };
-	int failed = backend->ops->show(backend, &request, &rows, err);
+	struct rows rows;
 
-	if (!failed) {
-		name_list_sort(&rows.names);
-		*names = rows.names;
-		rows.names = (struct name_list){ 0 };
-	}
+	if (hold_show(backend, NULL, "", &rows, err))
+		return -1;
+	name_list_sort(&rows.names);
+	*names = rows.names;
+	rows.names = (struct name_list){ 0 };
 	rows_finish(&rows);
-	return failed;
+	return 0;
 }
 
 /*
