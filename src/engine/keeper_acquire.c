@@ -217,35 +217,30 @@ static void try_until_held(struct keeping *k, struct grant *grant)
 {
 	int64_t down_since_ms = 0, pause_ms = 0;
 	bool in_line = false;
+	enum outcome outcome;
 
-	for (;;) {
-		switch (try_once(k, grant)) {
-		case OUTCOME_HELD:
-			k->backend->cancel_fd = -1;
-			limit_calls(k, CLOCK_NEVER);
-			k->hold_fd = grant->hold_fd;
-			publish_lease(k, grant);
-			return;
-		case OUTCOME_BUSY:
-			in_line = true;
-			down_since_ms = 0;
-			if (!k->request.queue) {
-				view_lock(k);
-				send_and_exit(k, KEEPER_BUSY);
-			}
-			k->event.wait.poll_ms = grant->poll_ms;
-			report_waiting(k);
-			if (await_turn(k, grant->retry_ms, true))
-				release_and_exit(k, false);
-			break;
-		case OUTCOME_LOST:	/* never of acquire() */
-		case OUTCOME_ERROR:
+	while ((outcome = try_once(k, grant)) != OUTCOME_HELD) {
+		if (outcome != OUTCOME_BUSY) {
 			/* A refused fence is that of a hold. */
 			acquire_failed(k, in_line && grant->fence < BACKEND_FENCE_END,
 				       &down_since_ms, &pause_ms);
-			break;
+			continue;
 		}
+		in_line = true;
+		down_since_ms = 0;
+		if (!k->request.queue) {
+			view_lock(k);
+			send_and_exit(k, KEEPER_BUSY);
+		}
+		k->event.wait.poll_ms = grant->poll_ms;
+		report_waiting(k);
+		if (await_turn(k, grant->retry_ms, true))
+			release_and_exit(k, false);
 	}
+	k->backend->cancel_fd = -1;
+	limit_calls(k, CLOCK_NEVER);
+	k->hold_fd = grant->hold_fd;
+	publish_lease(k, grant);
 }
 
 enum wake acquire_lock(struct keeping *k, struct grant *grant)

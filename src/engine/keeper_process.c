@@ -167,9 +167,7 @@ static void handle_wake(struct keeping *k, enum wake wake, struct grant *grant, 
 	case WAKE_CHECK:
 		*renew_ms = 0;
 		break;
-	case WAKE_TIME:
-	case WAKE_ORPHANED:
-	case WAKE_RETRY:
+	default:
 		break;
 	}
 }

@@ -124,18 +124,15 @@ void supervisor_expire(struct supervisor *s)
 
 void supervisor_overdue(struct supervisor *s, bool max_run)
 {
-	char text[DURATION_TEXT_SIZE];
+	char time[DURATION_TEXT_SIZE], why[64] = "the time of --until has come";
 
 	if (s->overdue)
 		return;
 	s->overdue = true;
 	if (max_run)
-		supervisor_report(s, EVENT_OVERDUE, LEVEL_ERROR, "the %s of --max-run are over; %s",
-				  duration_format(s->job.run->max_run_ms, text, sizeof(text)),
-				  describe_next(s, true));
-	else
-		supervisor_report(s, EVENT_OVERDUE, LEVEL_ERROR, "the time of --until has come; %s",
-				  describe_next(s, true));
+		snprintf(why, sizeof(why), "the %s of --max-run are over",
+			 duration_format(s->job.run->max_run_ms, time, sizeof(time)));
+	supervisor_report(s, EVENT_OVERDUE, LEVEL_ERROR, "%s; %s", why, describe_next(s, true));
 	supervisor_begin_stop(s);
 }
 
