@@ -39,7 +39,6 @@
 #include "lock/lease.h"
 #include "environment.h"
 #include "guard_command.h"
-#include "guard_contain.h"
 
 /* ---- how the tree is ended ---- */
 
