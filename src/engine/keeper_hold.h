@@ -3,10 +3,9 @@
  * The keeper's hold: its events, renewals, sleep and release, which all parts of the keeper's
  * process use:
  *
- *	keeper_process.c	the process, and its loop while it holds
+ *	keeper_process.c	the process: the wait and the offer, and its loop while it holds
  *	keeper_daemon.c		the daemon of `dlock acquire`
  *	keeper_join.c		the hold of another process
- *	keeper_acquire.c	acquiring: the wait and the offer
  *	keeper_hold.c		this
  *
  * Each uses those below it.

@@ -207,7 +207,7 @@ static void give_up(struct supervisor *s)
 
 	/*
 	 * The keeper has sent no request that could leave a trace (mark_engaged() in
-	 * keeper_acquire.c), or it has removed its trace.
+	 * keeper_process.c), or it has removed its trace.
 	 */
 	if (!atomic_load(&s->job.shared->engaged) || s->last_word.last) {
 		child_end(&s->keeper.child);
