@@ -21,8 +21,6 @@ static int await_detached(struct supervisor *s, struct acquire_result *result,
 	while (clock_boot_ms() < until_ms) {
 		supervisor_sleep(s, until_ms);
 		while (keeper_event(&s->keeper, &event)) {
-			if (event.type == KEEPER_GONE)
-				return supervisor_keeper_died(s, err);
 			*err = event.error;
 			if (event.last || event.type == KEEPER_LOST)
 				return -1;

@@ -4,6 +4,7 @@
 
 #include <signal.h>
 #include <sys/socket.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/ipc.h"
@@ -22,6 +23,7 @@ int keeper_start(struct keeper *keeper, const struct job *job, enum keeper_mode 
 bool keeper_event(struct keeper *keeper, struct keeper_event *event)
 {
 	enum ipc_result received;
+	int status;
 
 	if (!keeper->child.pid)
 		return false;
@@ -34,16 +36,23 @@ bool keeper_event(struct keeper *keeper, struct keeper_event *event)
 	}
 	if (received == IPC_LATER)
 		return false;
-	*event = (struct keeper_event){ .type = KEEPER_GONE };
+	*event = (struct keeper_event){ .type = KEEPER_GONE, .last = true };
 	/*
 	 * After a message has failed, a keeper releases by itself: a daemon on TERM, and others at
 	 * the end of the connection, as after the death of this process.
 	 */
-	if (!ipc_has_failed(NULL))
-		child_end(&keeper->child);
-	else if (!keeper->child.reaped)
-		kill(keeper->child.pid, SIGTERM);
-	child_leave(&keeper->child);
+	if (ipc_has_failed(&event->error)) {
+		if (!keeper->child.reaped)
+			kill(keeper->child.pid, SIGTERM);
+		child_leave(&keeper->child);
+		return true;
+	}
+	child_end(&keeper->child);
+	status = keeper->child.status;
+	error_set(&event->error, ERROR_INTERNAL, 0, WIFSIGNALED(status)
+		  ? "the keeper process was killed by signal %d"
+		  : "the keeper process ended with status %d",
+		  WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status));
 	return true;
 }
 

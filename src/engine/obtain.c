@@ -142,7 +142,6 @@ static void report_reachable(struct supervisor *s)
 static enum acquired handle_acquiring(struct supervisor *s, const struct keeper_event *event)
 {
 	struct run_result *result = s->result;
-	struct error err = { 0 };
 	bool is_valid;
 
 	switch (event->type) {
@@ -186,8 +185,7 @@ static enum acquired handle_acquiring(struct supervisor *s, const struct keeper_
 		s->late_ms = LATE_RESULT_MS + LATE_CLEANUP_MS;
 		return event->last ? supervisor_fail(s, &s->down) : ACQUIRED_NOT_YET;
 	case KEEPER_GONE:
-		supervisor_keeper_died(s, &err);
-		return supervisor_fail(s, &err);
+		return supervisor_fail(s, &event->error);
 	default:
 		return ACQUIRED_NOT_YET;
 	}
@@ -382,8 +380,6 @@ enum acquired obtain_joined(struct supervisor *s, enum keeper_mode mode, int64_t
 		s->result->facts.fence = atomic_load(&s->job.shared->fence);
 		return ACQUIRED_YES;
 	}
-	if (!interrupted && event.type == KEEPER_GONE)
-		supervisor_keeper_died(s, &event.error);
 	child_end(&s->keeper.child);
 	keeper_drop_hold(&s->keeper);
 	return interrupted ? ACQUIRED_NO : refuse_token(s, scope, &event);

@@ -98,10 +98,7 @@ static void await_release(struct supervisor *s)
 		until_ms = clock_earlier(until_ms, s->last_lease.end_ms);
 	if (!event.last && !supervisor_await_last(s, until_ms, &event)) {
 		event = (struct keeper_event){ .type = KEEPER_FAILED };
-		if (s->keeper.child.pid)
-			error_set(&event.error, ERROR_UNAVAILABLE, 0, "no answer in time");
-		else
-			supervisor_keeper_died(s, &event.error);
+		error_set(&event.error, ERROR_UNAVAILABLE, 0, "no answer in time");
 	}
 	handle_released(s, &event);
 }

@@ -34,13 +34,11 @@ static pid_t command_of(const struct supervisor *s)
 
 static void handle_holding(struct supervisor *s, const struct keeper_event *event)
 {
-	struct error err;
-
-	if (event->last) {
-		/* The keeper may report the release before this process has read the end. */
+	if (event->last)
 		s->last_word = *event;
+	/* The keeper may report the release before this process has read the end. */
+	if (event->last && event->type != KEEPER_GONE)
 		return;
-	}
 	switch (event->type) {
 	case KEEPER_LOST:
 		supervisor_lose(s, event->error.message);
@@ -54,11 +52,9 @@ static void handle_holding(struct supervisor *s, const struct keeper_event *even
 		break;
 	case KEEPER_GONE:
 		/* A failure is reported at the end. */
-		if (ipc_has_failed(NULL))
-			break;
-		supervisor_keeper_died(s, &err);
-		supervisor_report(s, EVENT_NOT_RENEWED, LEVEL_WARNING,
-				  "%s; the lock cannot be renewed", err.message);
+		if (!ipc_has_failed(NULL))
+			supervisor_report(s, EVENT_NOT_RENEWED, LEVEL_WARNING,
+					  "%s; the lock cannot be renewed", event->error.message);
 		break;
 	default:
 		break;

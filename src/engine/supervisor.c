@@ -47,18 +47,6 @@ void supervisor_report(const struct supervisor *s, const char *event, enum level
 	s->job.hooks->report(&message);
 }
 
-int supervisor_keeper_died(const struct supervisor *s, struct error *err)
-{
-	const int status = s->keeper.child.status;
-
-	if (ipc_has_failed(err))
-		return -1;
-	return error_set(err, ERROR_INTERNAL, 0, WIFSIGNALED(status)
-			 ? "the keeper process was killed by signal %d"
-			 : "the keeper process ended with status %d",
-			 WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status));
-}
-
 bool supervisor_check_proc(struct supervisor *s)
 {
 	if (!s->without_proc && !s->job.run->contain && !tree_usable()) {

@@ -71,9 +71,6 @@ void supervisor_report(const struct supervisor *s, const char *event, enum level
 /* Pass a message that is none of the events. */
 #define supervisor_log(s, level, ...) supervisor_report(s, EVENT_OTHER, level, __VA_ARGS__)
 
-/* After KEEPER_GONE: set *err to how the keeper has ended, or what has failed. Returns -1. */
-int supervisor_keeper_died(const struct supervisor *s, struct error *err);
-
 /* Report the loss of the lock and how it was lost, and begin to stop the command. */
 void supervisor_lose(struct supervisor *s, const char *how);
 
