@@ -19,19 +19,16 @@ int child_start(struct child *child, struct error *err)
 		return error_set(err, ERROR_INTERNAL, errno, "socketpair");
 	/* There is one thread, so handlers of fork() are not needed. */
 	child->pid = _Fork();
-	if (child->pid < 0) {
-		child->pid = 0;
-		error_set(err, ERROR_INTERNAL, errno, "cannot start a process");
-		close(ends[0]);
-		close(ends[1]);
-		return -1;
-	}
 	if (child->pid == 0) {
 		close(ends[0]);
 		return ends[1];
 	}
-	close(ends[1]);
 	child->fd = ends[0];
+	if (child->pid < 0) {
+		error_set(err, ERROR_INTERNAL, errno, "cannot start a process");
+		child_leave(child);
+	}
+	close(ends[1]);
 	return -1;
 }
 

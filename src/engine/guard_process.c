@@ -96,21 +96,23 @@ static void sweep_soon(struct guarding *g)
 }
 
 /*
- * Begin to end the tree: TERM now, KILL at kill_at_ms or before the lease ends. If this has begun
- * already, the earlier KILL wins.
+ * Begin to end the tree: TERM now, KILL after kill-after as far as the lease allows. If this has
+ * begun already, the earlier KILL wins.
  */
-static void stop_tree(struct guarding *g, int64_t kill_at_ms)
+static void stop_tree(struct guarding *g)
 {
+	const int64_t now_ms = clock_boot_ms();
+	const int64_t grace_ms = lease_kill_after(shared_lease(g->job->shared).ttl_ms,
+						  g->job->run->kill_after_ms);
 	int64_t half_ms;
 
 	if (g->stopping) {
-		g->kill_at_ms = clock_earlier(g->kill_at_ms, kill_at_ms);
+		g->kill_at_ms = clock_earlier(g->kill_at_ms, now_ms + grace_ms);
 		return;
 	}
 	g->stopping = true;
-	g->kill_at_ms = clock_earlier(kill_at_ms, stop_of(g).kill_ms);
-	half_ms = clock_boot_ms();
-	half_ms += (g->kill_at_ms - half_ms) / 2;
+	g->kill_at_ms = clock_earlier(now_ms + grace_ms, stop_of(g).kill_ms);
+	half_ms = now_ms + (g->kill_at_ms - now_ms) / 2;
 	signal_group(g, SIGTERM);
 	/* A stopped process would not handle TERM. */
 	signal_group(g, SIGCONT);
@@ -119,13 +121,6 @@ static void stop_tree(struct guarding *g, int64_t kill_at_ms)
 	/* KILL takes long, too, where the tree is so large or the machine so slow. */
 	if (clock_boot_ms() >= half_ms)
 		g->kill_at_ms = half_ms;
-}
-
-/* Return the time of KILL for a stop that begins now: kill-after as far as the lease allows. */
-static int64_t grace_end(const struct guarding *g)
-{
-	return clock_boot_ms() +
-	       lease_kill_after(shared_lease(g->job->shared).ttl_ms, g->job->run->kill_after_ms);
 }
 
 /* ---- and when: before the lease ends, or on an order ---- */
@@ -172,35 +167,20 @@ static int64_t arm_kill_timer(struct guarding *g)
 	return check_ms > now_ms ? check_ms : CLOCK_NEVER;
 }
 
-/*
- * Begin to stop the command when the lease or the time to run is about to end. Returns when to call
- * this again, or CLOCK_NEVER when the command is being stopped.
- */
-static int64_t stop_in_time(struct guarding *g, struct lease_stop stop, int64_t now)
-{
-	if (g->stopping)
-		return CLOCK_NEVER;
-	if (now < stop.term_ms && now < g->limit_at_ms)
-		return clock_earlier(stop.term_ms, g->limit_at_ms);
-	if (now >= stop.term_ms) {
-		send_ending(g, ENDING_LEASE);
-		stop_tree(g, stop.kill_ms);
-	} else {
-		send_ending(g, g->limit);
-		stop_tree(g, grace_end(g));
-	}
-	return CLOCK_NEVER;
-}
-
 /* Act on the clock. Returns when to call this again (CLOCK_BOOTTIME). */
 static int64_t enforce_deadlines(struct guarding *g)
 {
 	const struct lease_stop stop = stop_of(g);
-	int64_t now = clock_boot_ms(), check_ms = arm_kill_timer(g), kill_at, next_ms;
+	const int64_t begin_at = clock_earlier(stop.term_ms, g->limit_at_ms);
+	int64_t now = clock_boot_ms(), check_ms = arm_kill_timer(g), kill_at;
 
-	next_ms = stop_in_time(g, stop, now);
-	if (!g->stopping)
-		return clock_earlier(next_ms, check_ms);
+	if (!g->stopping && now < begin_at)
+		return clock_earlier(begin_at, check_ms);
+	if (!g->stopping) {
+		/* The lease or the time to run is about to end. */
+		send_ending(g, now >= stop.term_ms ? ENDING_LEASE : g->limit);
+		stop_tree(g);
+	}
 	kill_at = clock_earlier(g->kill_at_ms, stop.kill_ms);
 	if (now < kill_at)
 		return clock_earlier(kill_at, check_ms);
@@ -354,7 +334,7 @@ static void send_end(struct guarding *g)
 	if (g->job->run->leftovers == LEFTOVERS_WAIT)
 		return;
 	g->ending_leftovers = true;
-	stop_tree(g, grace_end(g));
+	stop_tree(g);
 }
 
 /* Handle that the guard's child has stopped or ended: the command, or the init of its namespace. */
@@ -402,20 +382,10 @@ static void reap_children(struct guarding *g)
 /* ---- orders and deadlines ---- */
 
 /*
- * Pass a signal on. target: the command, or its process group as a negative number. Leftovers get
- * it after the command's end, unless they got TERM, except for the signals that the supervisor does
- * not pass on after the end: see follow_job().
+ * Pass a signal on to the command or its process group. Leftovers get it after the command's end,
+ * unless they got TERM, except for the signals that the supervisor does not pass on after the end:
+ * see follow_job().
  */
-static void forward_signal(struct guarding *g, pid_t target, int sig)
-{
-	if (g->end_sent && !g->stopping && sig != SIGTSTP && sig != SIGCONT) {
-		signal_group(g, sig);
-		sweep_tree(g, sig, stop_of(g).term_ms);
-	} else if (g->command && kill(target, sig) && errno == EPERM) {
-		guard_send(g, (struct guard_event){ .type = GUARD_STUCK, .value = g->command });
-	}
-}
-
 static void obey_order(struct guarding *g)
 {
 	struct guard_order order;
@@ -426,10 +396,16 @@ static void obey_order(struct guarding *g)
 	if (received != IPC_DONE) {
 		/* The supervisor was killed. The keeper holds the lock until the guard is done. */
 		g->fd = -1;
-		stop_tree(g, grace_end(g));
+		stop_tree(g);
 		return;
 	}
-	forward_signal(g, order.group ? -g->command : g->command, order.sig);
+	if (g->end_sent && !g->stopping && order.sig != SIGTSTP && order.sig != SIGCONT) {
+		signal_group(g, order.sig);
+		sweep_tree(g, order.sig, stop_of(g).term_ms);
+	} else if (g->command && kill(order.group ? -g->command : g->command, order.sig) &&
+		   errno == EPERM) {
+		guard_send(g, (struct guard_event){ .type = GUARD_STUCK, .value = g->command });
+	}
 }
 
 static void __attribute__((noreturn)) guard_loop(struct guarding *g)
@@ -460,7 +436,7 @@ static void __attribute__((noreturn)) guard_loop(struct guarding *g)
 		if (fds[LOST].revents) {
 			eventfd_read(g->job->lost_fd, &losses);
 			if (g->job->run->kill_on_lost)
-				stop_tree(g, grace_end(g));
+				stop_tree(g);
 		}
 		if (fds[SUPERVISOR].revents)
 			obey_order(g);

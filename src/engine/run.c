@@ -118,8 +118,8 @@ static void forward_signals(struct supervisor *s)
 
 	while ((sig = signals_next(s->job.signals, &info))) {
 		/* `dlock break` asks for a check at once. */
-		if (sig == SIGURG && s->job.backend)
-			s->check_now = true;
+		if (sig == SIGURG)
+			s->check_ms = 0;
 		if (s->awaits_leftovers && follow_job(sig))
 			continue;
 		if ((sig == SIGTTIN || sig == SIGTTOU) && info.ssi_code == SI_KERNEL)
@@ -272,23 +272,23 @@ static int64_t force_at(const struct supervisor *s)
  * Check a local lock, which has no keeper, because `dlock break` may take it away: as often as a
  * lease would be renewed. Returns when to check again.
  */
-static int64_t check_local(struct supervisor *s, int64_t check_ms)
+static int64_t check_local(struct supervisor *s)
 {
 	struct request request = s->job.request;
 	struct error err = { 0 };
 
 	if (!s->job.backend || !s->protected || s->lost)
 		return CLOCK_NEVER;
-	if (clock_boot_ms() < check_ms && !s->check_now)
-		return check_ms;
-	s->check_now = false;
+	if (clock_boot_ms() < s->check_ms)
+		return s->check_ms;
 	request.text = NULL;
 	if (hold_renew(s->job.backend, &request, &s->job.local_grant, &err) == OUTCOME_LOST) {
 		eventfd_write(s->job.lost_fd, 1);
 		supervisor_lose(s, err.message);
 		return CLOCK_NEVER;
 	}
-	return lease_renew_at(clock_boot_ms(), s->job.run->ttl_ms);
+	s->check_ms = lease_renew_at(clock_boot_ms(), s->job.run->ttl_ms);
+	return s->check_ms;
 }
 
 /*
@@ -333,19 +333,19 @@ static void run_command(struct supervisor *s)
 {
 	struct keeper_event from_keeper;
 	struct guard_event from_guard;
-	int64_t check_ms, wake_ms;
+	int64_t wake_ms;
 	bool alive = true;
 
 	/* Before the order, so that this line comes before the command's output. */
 	supervisor_report(s, EVENT_STARTED, LEVEL_STEP, "running %s", s->job.run->command);
 	guard_run(&s->guard, s->protected,
 		  s->job.backend ? s->job.local_grant.hold_fd : s->keeper.hold_fd);
-	check_ms = lease_renew_at(clock_boot_ms(), s->job.run->ttl_ms);
+	s->check_ms = lease_renew_at(clock_boot_ms(), s->job.run->ttl_ms);
 	while (alive) {
-		check_ms = check_local(s, check_ms);
+		wake_ms = check_local(s);
 		if (clock_boot_ms() >= unenforced_end(s))
 			supervisor_expire(s);
-		wake_ms = clock_earlier(clock_earlier(force_at(s), check_ms), unenforced_end(s));
+		wake_ms = clock_earlier(clock_earlier(force_at(s), wake_ms), unenforced_end(s));
 		supervisor_sleep(s, clock_earlier(wake_ms, continue_command(s)));
 		forward_signals(s);
 		while (alive && guard_event(&s->guard, &from_guard))

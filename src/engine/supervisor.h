@@ -35,7 +35,7 @@ struct supervisor {
 	char token[TOKEN_SIZE];
 	int level;			/* of a nested run's token; 0: it is plain */
 	char text[HOLDER_TEXT_SIZE];	/* job.self, encoded, for the request */
-	bool check_now;			/* verify a local lock now */
+	int64_t check_ms;		/* when to verify a local lock; 0: now */
 	struct keeper keeper;
 	struct child guard;
 	int64_t continued_ms;		/* when the command was last continued after a stop */
