@@ -37,7 +37,8 @@ static bool ask_daemon(struct keeping *k, enum keeper_verb verb, struct grant *g
 		return false;
 	*outcome = reply.outcome;
 	*err = reply.error;
-	if (reply.outcome != OUTCOME_HELD)
+	/* The answer to a verification has no lease. */
+	if (reply.outcome != OUTCOME_HELD || verb == KEEPER_VERB_VERIFY)
 		return true;
 	grant->fence = reply.fence;
 	grant->ttl_ms = reply.lease_ms ? reply.ttl_ms : 0;

@@ -337,18 +337,6 @@ static int64_t next_renewal(const struct keeping *k, const struct grant *grant, 
 				      : lease_renew_at(start_ms, renewal_period(k, grant));
 }
 
-/* Renew once, or verify with --no-renew. */
-static enum outcome renew_or_verify(struct keeping *k, struct grant *grant, bool verify)
-{
-	/* The daemon's answer to a verification has no lease. */
-	struct grant as_before = *grant;
-
-	k->event.error = (struct error){ 0 };
-	if (k->joins)
-		return renew_joined(k, verify ? &as_before : grant, verify);
-	return verify ? verify_here(k, grant) : renew_once(k, grant, &k->event.error);
-}
-
 /*
  * Renew, or verify with --no-renew, and set *next_ms to the next time (CLOCK_BOOTTIME). False: the
  * hold is lost, with the reason in k->event.error.
@@ -368,7 +356,11 @@ static bool renew_lease(struct keeping *k, struct grant *grant, int64_t *next_ms
 		k->trouble = true;
 		return true;
 	}
-	outcome = renew_or_verify(k, grant, verify);
+	k->event.error = (struct error){ 0 };
+	if (k->joins)
+		outcome = renew_joined(k, grant, verify);
+	else
+		outcome = verify ? verify_here(k, grant) : renew_once(k, grant, &k->event.error);
 	if (outcome != OUTCOME_HELD && outcome != OUTCOME_ERROR)
 		return false;
 	if (outcome == OUTCOME_HELD && !verify)
