@@ -31,17 +31,12 @@ static enum ipc_result classify_error(void)
 {
 	int none = 0;
 
-	switch (errno) {
-	case EAGAIN:
-	case EINTR:
+	if (errno == EAGAIN || errno == EINTR)
 		return IPC_LATER;
-	case EPIPE:
-	case ECONNRESET:
+	if (errno == EPIPE || errno == ECONNRESET)
 		return IPC_GONE;
-	default:
-		atomic_compare_exchange_strong(failure, &none, errno);
-		return IPC_FAILED;
-	}
+	atomic_compare_exchange_strong(failure, &none, errno);
+	return IPC_FAILED;
 }
 
 /* Room for one descriptor, or the sender's credentials, beside a message. */
