@@ -411,19 +411,20 @@ static void obey_order(struct guarding *g)
 static void __attribute__((noreturn)) guard_loop(struct guarding *g)
 {
 	enum { SIGNALS, SUPERVISOR, LOST, REPORT, POLLED };
-	struct pollfd fds[POLLED];
+	struct pollfd fds[POLLED] = {
+		[SIGNALS] = { .fd = g->job->signals->fd, .events = POLLIN },
+		[SUPERVISOR] = { .events = POLLIN },
+		[LOST] = { .fd = g->job->lost_fd, .events = POLLIN },
+		[REPORT] = { .events = POLLIN },
+	};
 	eventfd_t losses;
 	int64_t wake_ms;
 
 	for (;;) {
 		wake_ms = enforce_deadlines(g);
-		fds[SIGNALS] = (struct pollfd){ .fd = g->job->signals->fd, .events = POLLIN };
 		/* Orders wait until the command's pid is known. */
-		fds[SUPERVISOR] = (struct pollfd){
-			.fd = g->command || g->ended ? g->fd : -1, .events = POLLIN
-		};
-		fds[LOST] = (struct pollfd){ .fd = g->job->lost_fd, .events = POLLIN };
-		fds[REPORT] = (struct pollfd){ .fd = g->report_fd, .events = POLLIN };
+		fds[SUPERVISOR].fd = g->command || g->ended ? g->fd : -1;
+		fds[REPORT].fd = g->report_fd;
 		/* The timer's SIGCONT shows at the signals' descriptor, also after a suspend. */
 		kernel_timer_set(&g->wake_timer, wake_ms);
 		poll(fds, POLLED, clock_poll_timeout(wake_ms));

@@ -46,22 +46,14 @@ static void log_event(const struct keeping *k, enum keeper_event_type type)
 {
 	const char *name = k->request.name, *why = k->event.error.message;
 
-	switch (type) {
-	case KEEPER_TROUBLE:
+	if (type == KEEPER_TROUBLE)
 		system_log(LOG_WARNING, name, "cannot renew the lock: %s; trying again", why);
-		break;
-	case KEEPER_RENEWED:
+	else if (type == KEEPER_RENEWED)
 		system_log(LOG_NOTICE, name, "the lock is renewed again");
-		break;
-	case KEEPER_LOST:
+	else if (type == KEEPER_LOST)
 		system_log(LOG_ERR, name, "lock lost: %s", why);
-		break;
-	case KEEPER_FAILED:
+	else if (type == KEEPER_FAILED)
 		system_log(LOG_ERR, name, "could not release the lock: %s", why);
-		break;
-	default:
-		break;
-	}
 }
 
 void end_daemon(struct keeping *k)

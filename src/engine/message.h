@@ -45,12 +45,9 @@ enum keeper_order {
 /* Return the event of an outcome: HELD, BUSY, LOST or FAILED. */
 static inline enum keeper_event_type keeper_event_of(enum outcome outcome)
 {
-	static const enum keeper_event_type types[] = {
-		[OUTCOME_HELD] = KEEPER_HELD, [OUTCOME_BUSY] = KEEPER_BUSY,
-		[OUTCOME_LOST] = KEEPER_LOST, [OUTCOME_ERROR] = KEEPER_FAILED,
-	};
-
-	return types[outcome];
+	return outcome == OUTCOME_HELD ? KEEPER_HELD
+	       : outcome == OUTCOME_BUSY ? KEEPER_BUSY
+	       : outcome == OUTCOME_LOST ? KEEPER_LOST : KEEPER_FAILED;
 }
 
 /* ---- the guard ---- */

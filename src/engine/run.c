@@ -39,26 +39,17 @@ static void handle_holding(struct supervisor *s, const struct keeper_event *even
 	/* The keeper may report the release before this process has read the end. */
 	if (event->last && event->type != KEEPER_GONE)
 		return;
-	switch (event->type) {
-	case KEEPER_LOST:
+	if (event->type == KEEPER_LOST)
 		supervisor_lose(s, event->error.message);
-		break;
-	case KEEPER_TROUBLE:
+	else if (event->type == KEEPER_TROUBLE)
 		supervisor_report(s, EVENT_NOT_RENEWED, LEVEL_WARNING,
 				  "cannot renew the lock: %s; trying again", event->error.message);
-		break;
-	case KEEPER_RENEWED:
+	else if (event->type == KEEPER_RENEWED)
 		supervisor_report(s, EVENT_RENEWED, LEVEL_WARNING, "the lock is renewed again");
-		break;
-	case KEEPER_GONE:
-		/* A failure is reported at the end. */
-		if (!ipc_has_failed(NULL))
-			supervisor_report(s, EVENT_NOT_RENEWED, LEVEL_WARNING,
-					  "%s; the lock cannot be renewed", event->error.message);
-		break;
-	default:
-		break;
-	}
+	/* A failure is reported at the end. */
+	else if (event->type == KEEPER_GONE && !ipc_has_failed(NULL))
+		supervisor_report(s, EVENT_NOT_RENEWED, LEVEL_WARNING,
+				  "%s; the lock cannot be renewed", event->error.message);
 }
 
 /*
