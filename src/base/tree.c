@@ -124,24 +124,21 @@ void tree_remove_reaped(struct tree_excluded *excluded, pid_t pid)
  */
 static int signal_entry(const struct entry *entry, int sig)
 {
-	const struct pidfd process = {
-		.fd = entry->parent == getpid() ? -1 : pidfd_open_once(entry->pid),
-	};
-	pid_t parent = entry->parent;
+	struct pidfd process;
 	int failed = -1;
+	pid_t parent;
 
-	if (parent != getpid())
-		parent = process_parent(entry->pid);
+	if (entry->parent == getpid())
+		return kill(entry->pid, sig);
+	process.fd = pidfd_open_once(entry->pid);
+	parent = process_parent(entry->pid);
 	if (parent != entry->parent && parent != getpid())
 		errno = ESRCH;
 	else
 		failed = process.fd < 0 ? kill(entry->pid, sig) : pidfd_signal(&process, sig);
-	if (process.fd >= 0) {
-		const int errnum = errno;
-
+	/* This does not fail, and leaves errno alone. */
+	if (process.fd >= 0)
 		close(process.fd);
-		errno = errnum;
-	}
 	return failed;
 }
 
