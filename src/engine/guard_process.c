@@ -214,8 +214,7 @@ static void __attribute__((noreturn)) finish_and_exit(struct guarding *g)
 
 	if (g->ended && !is_unused(g))
 		event = (struct guard_event){ GUARD_EXITED, g->status, true };
-	/* A command that could not be executed has no minimum hold. */
-	if (is_unused(g) || !g->group)
+	else	/* A command that was not executed has no minimum hold. */
 		atomic_store(&g->job->shared->held_ms, 0);
 	if (event.type == GUARD_EXITED && !event.value && (!g->stopping || g->ending_leftovers))
 		atomic_store(&g->job->shared->succeeded, true);

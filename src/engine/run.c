@@ -146,12 +146,11 @@ static void report_stuck(struct supervisor *s, pid_t pid)
 static void check_unused(struct supervisor *s)
 {
 	const int exec_failure = atomic_load(&s->job.shared->exec_failure);
-	const bool start_failed = atomic_load(&s->job.shared->start_failed);
 
 	if (exec_failure) {
 		s->result->end = RUN_EXEC_FAILED;
 		s->result->error.errnum = exec_failure;
-	} else if (start_failed) {
+	} else if (atomic_load(&s->job.shared->start_failed)) {
 		s->result->end = RUN_FAILED;
 		s->result->error = s->job.shared->start_error;
 	}
