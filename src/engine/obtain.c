@@ -203,20 +203,18 @@ static void give_up(struct supervisor *s)
 					   : now_ms + INTERRUPTED_GRACE_MS;
 	struct keeper_event event;
 
-	/*
-	 * The keeper has sent no request that could leave a trace (mark_engaged() in
-	 * keeper_process.c), or it has removed its trace.
-	 */
-	if (!atomic_load(&s->job.shared->engaged) || s->last_word.last) {
-		child_end(&s->keeper.child);
-		return;
-	}
 	if (s->result->end != RUN_INTERRUPTED)
 		until_ms = clock_earlier(until_ms, add_duration(LATE_CLEANUP_MS, limit_ms));
-	keeper_order(&s->keeper, KEEPER_ORDER_RELEASE);
-	if (supervisor_await_last(s, until_ms, &event) &&
-	    event.type == KEEPER_BUSY && event.wait.holder_known)
-		store_wait(s, &event.wait);
+	/*
+	 * Otherwise the keeper has sent no request that could leave a trace (mark_engaged() in
+	 * keeper_process.c), or it has removed its trace.
+	 */
+	if (atomic_load(&s->job.shared->engaged) && !s->last_word.last) {
+		keeper_order(&s->keeper, KEEPER_ORDER_RELEASE);
+		if (supervisor_await_last(s, until_ms, &event) && event.type == KEEPER_BUSY &&
+		    event.wait.holder_known)
+			store_wait(s, &event.wait);
+	}
 	child_end(&s->keeper.child);
 }
 

@@ -46,14 +46,15 @@ static void report_released(struct supervisor *s)
 		supervisor_report(s, EVENT_RELEASED, LEVEL_STEP, "released");
 }
 
-/* Handle the keeper's last event: was the lock held until the command was dead? */
+/* Handle the result of the release: was the lock held until the command was dead? */
 static void handle_released(struct supervisor *s, const struct keeper_event *event)
 {
 	int64_t left_ms = s->last_lease.end_ms - clock_boot_ms();
 	bool in_lease = s->ended_ms < s->last_lease.end_ms;
 	char text[DURATION_TEXT_SIZE];
 
-	if (event->type == KEEPER_RELEASED) {
+	/* HELD: until a release by this process. */
+	if (event->type == KEEPER_RELEASED || event->type == KEEPER_HELD) {
 		if (!s->job.joined && event->error.kind == ERROR_REFUSED)
 			supervisor_report(s, EVENT_NOT_RELEASED, LEVEL_WARNING, "released, but %s",
 					  event->error.message);
@@ -84,8 +85,8 @@ static void handle_released(struct supervisor *s, const struct keeper_event *eve
 				  duration_format(left_ms, text, sizeof(text)));
 }
 
-/* Wait for the keeper's last event. The lock of a keeper that was killed ends with its lease. */
-static void await_release(struct supervisor *s)
+/* Return the keeper's last event. The lock of a keeper that was killed ends with its lease. */
+static struct keeper_event await_release(struct supervisor *s)
 {
 	int64_t until_ms = supervisor_patience_end(s);
 	struct keeper_event event = s->last_word;
@@ -100,36 +101,23 @@ static void await_release(struct supervisor *s)
 		event = (struct keeper_event){ .type = KEEPER_FAILED };
 		error_set(&event.error, ERROR_UNAVAILABLE, 0, "no answer in time");
 	}
-	handle_released(s, &event);
-}
-
-static void release_local(struct supervisor *s)
-{
-	struct keeper_event event = { .type = KEEPER_FAILED };
-
-	if (shared_keep_ms(s->job.shared, s->job.run) <= 0) {
-		event.type = keeper_event_of(hold_release(s->job.backend, &s->job.request,
-							  &s->job.self, 0, 0, &event.error));
-	} else if (!supervisor_start_keeper(s, KEEPER_KEEP, &event.error)) {
-		/* It stays behind, and retains the lock. */
-		await_release(s);
-		return;
-	}
-	/* The outcome HELD of a release: it was held until then. */
-	if (event.type == KEEPER_HELD)
-		event.type = KEEPER_RELEASED;
-	handle_released(s, &event);
+	return event;
 }
 
 void supervisor_release(struct supervisor *s)
 {
-	if (s->job.run->driver->local && !s->job.joined) {
-		release_local(s);
-	} else {
-		/* The guard has woken the keeper already, unless it was killed. */
+	const bool local = s->job.run->driver->local && !s->job.joined;
+	struct keeper_event event = { .type = KEEPER_FAILED };
+
+	if (local && shared_keep_ms(s->job.shared, s->job.run) <= 0) {
+		event.type = keeper_event_of(hold_release(s->job.backend, &s->job.request,
+							  &s->job.self, 0, 0, &event.error));
+	} else if (!local || !supervisor_start_keeper(s, KEEPER_KEEP, &event.error)) {
+		/* The guard has woken a keeper already, unless the guard was killed. */
 		keeper_order(&s->keeper, KEEPER_ORDER_RELEASE);
-		await_release(s);
+		event = await_release(s);
 	}
+	handle_released(s, &event);
 	child_end(&s->keeper.child);
 	keeper_drop_hold(&s->keeper);
 }
