@@ -84,21 +84,6 @@ static enum acquired acquire_nested(struct supervisor *s, struct acquire_result 
 	return ACQUIRED_YES;
 }
 
-static void acquire_new(struct supervisor *s, struct acquire_result *result)
-{
-	struct error err = { 0 };
-
-	if (obtain_lock(s) != ACQUIRED_YES)
-		return;
-	if (leave_hold(s, result, &err)) {
-		child_end(&s->keeper.child);
-		if (s->result->end != RUN_INTERRUPTED)
-			supervisor_fail(s, &err);
-		return;
-	}
-	s->result->end = RUN_EXITED;
-}
-
 void supervise_acquire(const struct run_request *run, const struct run_hooks *hooks,
 		       const struct signals *signals, struct acquire_result *result)
 {
@@ -110,8 +95,15 @@ void supervise_acquire(const struct run_request *run, const struct run_hooks *ho
 		supervisor_fail(&s, &err);
 		return;
 	}
-	if (acquire_nested(&s, result) == ACQUIRED_NOT_YET)
-		acquire_new(&s, result);
+	if (acquire_nested(&s, result) == ACQUIRED_NOT_YET && obtain_lock(&s) == ACQUIRED_YES) {
+		if (!leave_hold(&s, result, &err)) {
+			s.result->end = RUN_EXITED;
+		} else {
+			child_end(&s.keeper.child);
+			if (s.result->end != RUN_INTERRUPTED)
+				supervisor_fail(&s, &err);
+		}
+	}
 	result->nested = s.level > 0;
 	token_write(s.token, s.level, result->token);
 	backend_close(s.job.backend);

@@ -217,14 +217,6 @@ static enum wake read_order(struct keeping *k)
 	return order == KEEPER_ORDER_DETACH ? WAKE_DETACH : WAKE_RELEASE;
 }
 
-/* Read the guard's byte, or notice that guard and supervisor are dead. */
-static enum wake read_guard(const struct keeping *k)
-{
-	char byte;
-
-	return read(k->job->guard_pipe[0], &byte, 1) == 1 ? WAKE_RELEASE : WAKE_ABANDONED;
-}
-
 /*
  * Read a daemon's signals: it ends on TERM, and verifies the lock on URG, which `dlock break`
  * sends. It ignores others, HUP above all.
@@ -266,6 +258,7 @@ enum wake sleep_until(struct keeping *k, int64_t until_ms, bool with_backend)
 		[TIMER] = { .fd = k->timer },
 		[BACKEND] = { .fd = polled ? k->backend->ops->fd(k->backend) : -1 },
 	};
+	char byte;
 
 	for (int i = 0; i < POLLED; i++)
 		fds[i].events = POLLIN;
@@ -278,8 +271,9 @@ enum wake sleep_until(struct keeping *k, int64_t until_ms, bool with_backend)
 	if (poll(fds, POLLED, clock_poll_timeout(until_ms)) < 0 && errno == EINVAL)
 		/* RLIMIT_NOFILE is too low even to poll these descriptors. */
 		nanosleep(&(struct timespec){ .tv_nsec = UNPOLLED_NS }, NULL);
+	/* The guard's byte, or the end of file: guard and supervisor are dead. */
 	if (fds[GUARD].revents)
-		return read_guard(k);
+		return read(k->job->guard_pipe[0], &byte, 1) == 1 ? WAKE_RELEASE : WAKE_ABANDONED;
 	if (fds[PROCESS].revents)
 		return WAKE_RELEASE;
 	if (fds[SIGNALS].revents)
