@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * The guard's state, and the command: its start by vfork(), which copies no memory and returns
- * after the exec or its failure, or by the init of a namespace, and what the guard knows of it.
+ * after the exec or its failure, and what the guard knows of it.
  */
 #pragma once
 
@@ -53,17 +53,20 @@ int fail_to_start(const struct guarding *g, const char *what);
 /* Send an event to the supervisor. Only the last one waits until the supervisor reads. */
 void guard_send(const struct guarding *g, struct guard_event event);
 
+/* Record the pid of the command. */
+void record_command(struct guarding *g, pid_t pid);
+
 /* Record that the command has stopped or ended with this wait status. */
 void command_changed(struct guarding *g, int status);
 
-/* Start the command, and set g->child. Returns 0, or -1 with exec_failure or start_failed. */
-int start_command(struct guarding *g, bool foreground);
+/* Let this process, which becomes the command, die with parent, or here if parent has died. */
+void die_with(pid_t parent);
 
 /*
- * Fork the init of a new PID namespace, which starts the command there, and set g->child and
- * g->report_fd. Returns 0, or -1 with start_failed.
+ * Execute the command in this process, which may share the guard's memory. foreground: the command
+ * gets the terminal. Ends the process when the command cannot be executed.
  */
-int start_contained(struct guarding *g, bool foreground);
+void execute_or_exit(struct guarding *g, bool foreground) __attribute__((noreturn));
 
-/* Read all reports of the namespace, and update *g. */
-void read_reports(struct guarding *g);
+/* Start the command, and set g->child. Returns 0, or -1 with exec_failure or start_failed. */
+int start_command(struct guarding *g, bool foreground);

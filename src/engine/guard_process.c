@@ -39,6 +39,7 @@
 #include "lock/lease.h"
 #include "environment.h"
 #include "guard_command.h"
+#include "guard_contain.h"
 
 /* ---- how the tree is ended ---- */
 

@@ -48,6 +48,11 @@ static struct lease_stop notice(const struct keeping *k)
 	return lease_stop(shared_lease(k->job->shared), NOTICE_MS);
 }
 
+static int64_t term_at(const struct keeping *k)
+{
+	return notice(k).term_ms;
+}
+
 /*
  * A daemon hangs that has not sent the signal after half of the notice. A second TERM must not
  * follow it.
@@ -214,6 +219,7 @@ void become_daemon(struct keeping *k, struct grant *grant)
 		hold_release(k->backend, &k->request, &k->self, 0, 0, &ignored);
 		send_and_exit(k, KEEPER_FAILED);
 	}
+	k->stage = STAGE_DAEMON;
 	umask(077);
 	k->daemon.own_ms = k->request.ttl_ms;
 	if (!k->job->run->process)
@@ -304,7 +310,7 @@ bool answer_caller(struct keeping *k, struct grant *grant)
 
 int64_t next_deadline(const struct keeping *k)
 {
-	return is_daemon(k) ? clock_earlier(k->until_ms, notice(k).term_ms) : k->until_ms;
+	return k->stage != STAGE_DAEMON ? k->until_ms : clock_earlier(k->until_ms, term_at(k));
 }
 
 void lose_and_exit(struct keeping *k)

@@ -2,6 +2,7 @@
 /* The hold of a keeper: events, renewals, sleep, release. */
 #include "keeper_hold.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <linux/sockios.h>
 #include <poll.h>
@@ -109,7 +110,7 @@ static int64_t retained_for(const struct keeping *k)
 	const int offer = atomic_load(&k->job->shared->offer);
 
 	/* A guard that was too late for the offer has written the time, too. */
-	if (offer == OFFER_WITHDRAWN || offer == OFFER_CLOSED || is_retained(k))
+	if (offer == OFFER_WITHDRAWN || offer == OFFER_CLOSED || k->stage == STAGE_RETAINED)
 		return 0;
 	return shared_keep_ms(k->job->shared, k->job->run);
 }
@@ -238,7 +239,7 @@ static enum wake read_signals(const struct keeping *k)
 /* The pause where poll() is refused. */
 #define UNPOLLED_NS 100000000
 
-enum wake sleep_until(struct keeping *k, int64_t until_ms, bool with_backend)
+static enum wake poll_once(struct keeping *k, int64_t until_ms, bool with_backend)
 {
 	enum { ORDERS, GUARD, QUERIES, PROCESS, SHARE, SIGNALS, TIMER, BACKEND, POLLED };
 	/* A daemon, or a minimum hold. */
@@ -247,7 +248,8 @@ enum wake sleep_until(struct keeping *k, int64_t until_ms, bool with_backend)
 	/* A wake-up that came with an answer is not in the descriptor. */
 	const bool woken = polled && k->backend->woken;
 	/* The process of a daemon that is leaving has ended already. */
-	const struct pidfd *process = is_daemon(k) && !k->leaving ? k->job->run->process : NULL;
+	const struct pidfd *process = k->stage == STAGE_DAEMON && !k->leaving ? k->job->run->process
+									      : NULL;
 	struct pollfd fds[POLLED] = {
 		[ORDERS] = { .fd = k->orphaned ? -1 : k->fd },
 		[GUARD] = { .fd = guarded ? k->job->guard_pipe[0] : -1 },
@@ -290,11 +292,37 @@ enum wake sleep_until(struct keeping *k, int64_t until_ms, bool with_backend)
 	return fds[BACKEND].revents || woken ? WAKE_EVENT : WAKE_TIME;
 }
 
+/* The wakes of each stage, as README.md has them. */
+#define BIT(wake) (1U << (wake))
+#define TO_END (BIT(WAKE_TIME) | BIT(WAKE_RELEASE) | BIT(WAKE_ABANDONED) | \
+		BIT(WAKE_ORPHANED))
+#define ALONE (BIT(WAKE_TIME) | BIT(WAKE_EVENT) | BIT(WAKE_RELEASE) | \
+	       BIT(WAKE_CHECK))
+static const unsigned int wakes[] = {
+	[STAGE_ACQUIRING] = TO_END | BIT(WAKE_EVENT),
+	[STAGE_OFFERED] = TO_END | BIT(WAKE_DETACH),
+	[STAGE_WITHDRAWN] = TO_END | BIT(WAKE_RETRY),
+	[STAGE_HOLDING] = TO_END | BIT(WAKE_EVENT) | BIT(WAKE_DETACH),
+	[STAGE_JOINED] = TO_END | BIT(WAKE_EVENT) | BIT(WAKE_CHECK),
+	[STAGE_LOST] = TO_END | BIT(WAKE_DETACH) | BIT(WAKE_CHECK),
+	[STAGE_DAEMON] = ALONE | BIT(WAKE_QUERY),
+	[STAGE_RETAINED] = ALONE,
+};
+
+enum wake sleep_until(struct keeping *k, int64_t until_ms, bool with_backend)
+{
+	const enum wake wake = poll_once(k, until_ms, with_backend);
+
+	assert(wakes[k->stage] & BIT(wake));
+	return wake;
+}
+
 /* ---- the end ---- */
 
 void retain_lock(struct keeping *k, int64_t keep_ms)
 {
 	end_daemon(k);
+	k->stage = STAGE_RETAINED;
 	/* Processes that wait for the supervisor must not wait for this one. */
 	close(k->fd);
 	k->fd = -1;

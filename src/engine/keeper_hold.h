@@ -3,9 +3,10 @@
  * The keeper's hold: its events, renewals, sleep and release, which all parts of the keeper's
  * process use:
  *
- *	keeper_process.c	the process: the wait and the offer, and its loop while it holds
+ *	keeper_process.c	the process, and its loop while it holds
  *	keeper_daemon.c		the daemon of `dlock acquire`
  *	keeper_join.c		the hold of another process
+ *	keeper_acquire.c	acquiring: the wait and the offer
  *	keeper_hold.c		this
  *
  * Each uses those below it.
@@ -24,7 +25,7 @@
 /* The reason of a loss without an error. */
 #define NOT_HELD "this token does not hold it any more"
 
-/* Why sleep_until() has returned. README.md has a table of when each can come. */
+/* Why sleep_until() has returned. */
 enum wake {
 	WAKE_TIME,
 	WAKE_EVENT,		/* the backend's descriptor is readable */
@@ -35,6 +36,18 @@ enum wake {
 	WAKE_ORPHANED,		/* the supervisor died just now */
 	WAKE_QUERY,		/* daemon: the socket is readable */
 	WAKE_CHECK,		/* the lock may be lost: SIGURG, or the joined daemon has ended */
+};
+
+/* What the keeper is at. README.md has the table of the wakes of each. */
+enum stage {
+	STAGE_ACQUIRING,	/* or waiting in the queue */
+	STAGE_OFFERED,		/* to the guard, or for `dlock acquire` to the supervisor */
+	STAGE_WITHDRAWN,	/* the offer was not taken in time */
+	STAGE_HOLDING,
+	STAGE_JOINED,		/* holding, with the hold of another process */
+	STAGE_LOST,		/* until the tree is dead */
+	STAGE_DAEMON,		/* of `dlock acquire` */
+	STAGE_RETAINED,		/* for the rest of a minimum hold */
 };
 
 /* The daemon of `dlock acquire`. */
@@ -55,6 +68,7 @@ struct joined {
 struct keeping {
 	const struct job *job;
 	bool joins;			/* an outer hold: KEEPER_JOIN */
+	enum stage stage;
 	struct request request;		/* the job's */
 	struct holder self;		/* the job's; a daemon sets until_ms in it */
 	char text[HOLDER_TEXT_SIZE];	/* self, encoded, once it has changed: */
@@ -76,18 +90,6 @@ struct keeping {
 	struct joined joined;
 	struct keeper_event event;	/* being sent */
 };
-
-/* Is this process the daemon of `dlock acquire`? */
-static inline bool is_daemon(const struct keeping *k)
-{
-	return k->daemon.listener >= 0;
-}
-
-/* Does this process only keep the lock for the rest of a minimum hold? */
-static inline bool is_retained(const struct keeping *k)
-{
-	return k->fd < 0 && !is_daemon(k);
-}
 
 /*
  * Send k->event as an event of this type. A failure ends the connection, and this process goes on

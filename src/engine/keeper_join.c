@@ -134,6 +134,7 @@ void join_hold(struct keeping *k, struct grant *grant)
 {
 	enum outcome outcome;
 
+	k->stage = STAGE_JOINED;
 	/* Renewals keep the hold's own TTL. */
 	k->request.ttl_ms = 0;
 	outcome = try_to_join(k, grant);

@@ -207,7 +207,7 @@ static void give_up(struct supervisor *s)
 		until_ms = clock_earlier(until_ms, add_duration(LATE_CLEANUP_MS, limit_ms));
 	/*
 	 * Otherwise the keeper has sent no request that could leave a trace (mark_engaged() in
-	 * keeper_process.c), or it has removed its trace.
+	 * keeper_acquire.c), or it has removed its trace.
 	 */
 	if (atomic_load(&s->job.shared->engaged) && !s->last_word.last) {
 		keeper_order(&s->keeper, KEEPER_ORDER_RELEASE);
