@@ -100,6 +100,9 @@ static void take_answer(struct zk_call *call, int rc)
 	call->rc = rc;
 	conn->pending--;
 	zk_conn_keep(conn, call->text);
+	/* The next try reads the password again, and sends a new one. */
+	if (rc == ZNOAUTH)
+		conn->introduced = false;
 	/* Servers' codes are below ZAPIERROR, those of the library itself are above it. */
 	if (rc == ZOK || rc < ZAPIERROR)
 		record_contact(conn, call->sent_ms);
