@@ -28,7 +28,8 @@ int guard_start(struct child *guard, const struct job *job, struct error *err)
  */
 static void give_order(const struct child *guard, struct guard_order order, int fd)
 {
-	if (guard->pid && ipc_send(guard->fd, &order, sizeof(order), MSG_DONTWAIT, fd) == IPC_FAILED)
+	if (guard->pid &&
+	    ipc_send(guard->fd, &order, sizeof(order), MSG_DONTWAIT, fd) == IPC_FAILED)
 		shutdown(guard->fd, SHUT_WR);
 }
 

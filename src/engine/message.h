@@ -24,7 +24,7 @@ enum keeper_event_type {
 	/* Held until now. The keeper ends, or with keeps stays for the minimum hold. */
 	KEEPER_RELEASED,
 	KEEPER_FAILED,		/* kind, message. The keeper cleans up and sends it again */
-	KEEPER_GONE,		/* message: how the keeper's process has ended, or what has failed */
+	KEEPER_GONE,		/* message: how its process has ended, or what has failed */
 };
 
 struct keeper_event {

@@ -376,7 +376,7 @@ check() {
 		holds_for 6500 alive "$COMMAND"
 		release
 		not has_line "$ERR" 'not released|lapses'
-		run -0 zn_as joe:new ls "/$how-$LOCK/$LOCK"
-		equal "$output" ''
+		run -0 zn_as joe:new tree "/$how-$LOCK"
+		not matches "$output" '-lock-'
 	done
 }

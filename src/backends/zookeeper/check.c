@@ -47,8 +47,8 @@ static void check_ensemble(struct zk_backend *zk, struct findings *findings)
 		serving += !conn->tls && check_server(zk, &conn->hosts[i], findings);
 	}
 	if (!conn->tls)
-		findings_add(findings, conn->host_count < 3 ? FINDING_WARNING : FINDING_OK, "quorum",
-			     "run three servers or more, and name them all",
+		findings_add(findings, conn->host_count < 3 ? FINDING_WARNING : FINDING_OK,
+			     "quorum", "run three servers or more, and name them all",
 			     "%zu of %zu servers in the URI serve", serving, conn->host_count);
 	findings_add_transport(findings, far, conn->tls, true, conn->auth);
 }
