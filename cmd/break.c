@@ -51,7 +51,10 @@ static int break_lock(struct session *session, const struct rows *view, struct e
 	return 0;
 }
 
-/* Go on after a lock that cannot be broken. Returns the exit status, or -1 with *err. */
+/*
+ * Break nothing where it is not known who holds. Go on after a lock that cannot be broken. Returns the
+ * exit status, or -1 with *err.
+ */
 int command_break(struct session *session, struct error *err)
 {
 	const struct locks *locks = &session->locks;
@@ -64,8 +67,10 @@ int command_break(struct session *session, struct error *err)
 	if (session_names(session, err))
 		return -1;
 	status = session_view(session);
+	if (status)
+		return status;
 	agreed = agreed || !locks->held || confirm_break(session);
-	status = agreed ? status : 1;
+	status = !agreed;
 	for (size_t i = 0; i < locks->names.count; i++) {
 		session_choose(session, locks->names.names[i]);
 		if (!locks->views[i].hold_count) {

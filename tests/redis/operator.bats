@@ -287,19 +287,6 @@ take() {
 	wait_until 2 only_fences
 }
 
-@test "break of several locks goes on where one cannot be read, and ends with 122" {
-	local uri
-	private_redis
-	redis_at "$P_DIR" acl setuser part on '>pw' "~*part-b*" '&*' +@all >reply
-	uri="redis://part:pw@127.0.0.1:$P_PORT"
-	"$DLOCK" acquire -t 1h -b "$P_URI" part-a >token-a
-	"$DLOCK" acquire -t 1h -b "$P_URI" part-b >token-b
-	run --separate-stderr -122 "$DLOCK" break --yes -b "$uri" part-a part-b
-	matches "$stderr" 'dlock: part-a: .*(NOPERM|permission)'
-	run -1 "$DLOCK" status -b "$P_URI" part-a
-	run -0 "$DLOCK" status -b "$P_URI" part-b
-}
-
 @test "wait takes no place in the queue, and sends the server few requests" {
 	take
 	rcli config resetstat >reply
