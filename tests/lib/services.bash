@@ -138,7 +138,14 @@ server_stop() {
 	if alive "$pid"; then
 		kill -KILL "$pid"
 	fi
-	wait_until 5 ended "$pid"
+	wait_until 5 all_ended "$pid"
+}
+
+# all_ended PID: the process has ended, with all of its threads: the first one may end before another, by
+# which the server's port is still in use
+all_ended() {
+	local threads=("/proc/$1/task/"*)
+	((${#threads[@]} <= 1)) && ended "$1"
 }
 
 # begin_starter DIR SERVICE FUNCTION: for setup_file. What a test starts ends with it, so that a process
