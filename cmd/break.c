@@ -52,8 +52,8 @@ static int break_lock(struct session *session, const struct rows *view, struct e
 }
 
 /*
- * Break nothing where it is not known who holds. Go on after a lock that cannot be broken. Returns the
- * exit status, or -1 with *err.
+ * Break nothing where it is not known who holds. Go on after a lock that cannot be broken. Returns
+ * the exit status, or -1 with *err.
  */
 int command_break(struct session *session, struct error *err)
 {
