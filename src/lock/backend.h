@@ -97,7 +97,7 @@ struct row {
 	/*
 	 * Names this row among those of the lock. The backend derives it from the token, and in
 	 * such a way that nobody can derive the token from it. "": the row of another program,
-	 * which the backend cannot name.
+	 * which the backend cannot name, or a row that break_hold() finds by its fence.
 	 */
 	char id[ROW_ID_SIZE];
 	/*

@@ -38,9 +38,11 @@ static void take_queue(struct etcd_backend *etcd)
 
 	etcd_queue_read(etcd, etcd->reply, &queue);
 	for (ptrdiff_t i = 0; i < queue.count; i++) {
+		INVARIANT(!i || queue.entries[i - 1].created <= queue.entries[i].created);
 		INVARIANT(etcd_is_id(queue.entries[i].id) && queue.entries[i].lease);
 		INVARIANT(queue.entries[i].mode != HOLD_SLOT || queue.entries[i].slots > 0);
-		add_row(&rows, &queue.entries[i], !i, etcd_queue_blocker(&queue, i) < 0);
+		add_row(&rows, &queue.entries[i], i == queue.mine,
+			etcd_queue_blocker(&queue, i) < 0);
 	}
 	if (queue.count)
 		INVARIANT(etcd_queue_blocker(&queue, 0) < 0);

@@ -125,6 +125,13 @@ static void add_entry(struct etcd_queue *queue, struct json_object *kv, size_t d
 	free(key);
 }
 
+static int compare_entries(const void *a, const void *b)
+{
+	const struct etcd_entry *p = a, *q = b;
+
+	return p->created < q->created ? -1 : p->created > q->created;
+}
+
 void etcd_queue_read(struct etcd_backend *etcd, struct json_object *range, struct etcd_queue *queue)
 {
 	struct json_object *kvs;
@@ -134,6 +141,7 @@ void etcd_queue_read(struct etcd_backend *etcd, struct json_object *range, struc
 	*queue = (struct etcd_queue){ .entries = memory_new(count + 1, sizeof(*queue->entries)) };
 	for (size_t i = 0; i < count; i++)
 		add_entry(queue, json_object_array_get_idx(kvs, i), directory);
+	qsort(queue->entries, (size_t)queue->count, sizeof(*queue->entries), compare_entries);
 	queue->mine = queue->count - 1;
 	while (queue->mine >= 0 && strcmp(queue->entries[queue->mine].id, etcd->own.entry.id) != 0)
 		queue->mine--;
@@ -182,8 +190,7 @@ int etcd_read(struct etcd_backend *etcd, enum etcd_part part, char *change,
 	const bool alone = part == ETCD_OWN;
 	struct etcd_own *own = &etcd->own;
 	char *read = memory_format(
-		"{\"key\":\"%s\",\"range_end\":\"%s\",\"max_create_revision\":\"%" PRIu64 "\","
-		"\"sort_target\":\"CREATE\",\"sort_order\":\"ASCEND\"}",
+		"{\"key\":\"%s\",\"range_end\":\"%s\",\"max_create_revision\":\"%" PRIu64 "\"}",
 		alone ? own->key : own->first, alone ? "" : own->end,
 		part == ETCD_ALL ? 0 : own->entry.created);
 	const char *path = "/v3/kv/range", *answer = "";
