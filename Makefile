@@ -8,6 +8,7 @@
 # make dist deb  a tarball of the sources into $(BUILD), Debian packages into $(BUILD)/deb
 # make release   both from the tag of this version, or REF, with their sums, into $(BUILD)/release
 # make torture   random faults against many locks; ROUNDS, BACKENDS, SEED: tests/torture/README.md
+# make soak HOURS=N   the same with random options, on each backend in turn and on all together
 # make check-debian13 check-deb  all tests in a tree of Debian 13, VALKEY=1 with Valkey; the
 #                packages in fresh trees
 # make check-newest  suites of MySQL 9 and its fail-over, Redis, Valkey, ZooKeeper, newest MariaDB

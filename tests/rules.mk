@@ -12,7 +12,7 @@ TOOLS := $(patsubst %.c,$(BUILD)/%,$(TOOL_SRC)) $(addprefix $(BUILD)/tests/crash
 PRELOADS := $(patsubst %.c,$(BUILD)/%.so,$(PRELOAD_SRC))
 FUZZERS := $(patsubst tests/fuzz/%.c,$(BUILD)/fuzz/%,$(FUZZ_SRC))
 
-.PHONY: check check-all check-static check-debian13 check-newest check-deb check-arm64 crash torture lint format bench fuzz \
+.PHONY: check check-all check-static check-debian13 check-newest check-deb check-arm64 crash torture soak lint format bench fuzz \
 	fuzzers model test-programs
 
 ZOOKEEPER_PURE := src/backends/zookeeper/layout.c
@@ -37,7 +37,7 @@ ifeq ($(SANITIZE),)
 $(BUILD)/tests/lib/tools/witness: ALL_LDFLAGS += $(if $(call have_archive,libc.a),-static)
 endif
 
-TORTURE_SRC := $(addprefix tests/torture/,torture.c lane.c strike.c process.c plan.c history.c)
+TORTURE_SRC := $(addprefix tests/torture/,torture.c lane.c verdict.c strike.c process.c plan.c history.c)
 $(BUILD)/tests/torture/torture: $(call obj,$(TORTURE_SRC)) $(BUILD)/link.flags
 	$(call say,LD,$@) $(CC) $(ALL_CFLAGS) $(ALL_LDFLAGS) -o $@ $(linked)
 $(BUILD)/tests/torture/judge: $(call obj,tests/torture/judge.c tests/torture/history.c) \
@@ -134,12 +134,13 @@ check-debian13:
 IN_DEBIAN13 = tests/unit/unit.bats $(addprefix tests/run/,contain.bats container.bats) \
 	tests/file/containers.bats $(addprefix tests/conformance/run.bats:,mysql postgres)
 
-# On Debian unstable: Oracle's MySQL with its client library, Redis, ZooKeeper and Valkey. On Debian 13:
+# On Debian unstable: Oracle's MySQL with its client library, Redis, ZooKeeper, etcd, PostgreSQL and Valkey. On Debian 13:
 # the newest MariaDB that it has, with its client library.
 NEWEST_MYSQL := $(addprefix tests/conformance/run.bats:,mysql mysql-row mysql-advisory mysql-table \
 	mysql-insert mysql-shedlock)
 NEWEST := tests/newest $(addprefix tests/mysql/,countdown.bats waiting.bats) \
-	$(NEWEST_MYSQL) $(addprefix tests/conformance/run.bats:,redis zookeeper)
+	$(NEWEST_MYSQL) $(addprefix tests/conformance/run.bats:,redis zookeeper etcd postgres) \
+	tests/etcd/etcd.bats $(addprefix tests/postgres/,faults.bats failover.bats)
 NEWEST_VALKEY := $(addprefix tests/conformance/run.bats:,redis-sentinel redis-cluster redis-redisson \
 	redlock) $(addprefix tests/redis/,sentinel.bats cluster.bats redisson.bats tls.bats)
 NEWEST_MARIADB := $(NEWEST_MYSQL) tests/mysql/waiting.bats
@@ -157,6 +158,11 @@ torture:
 	$(Q)$(MAKE) --no-print-directory $(PARALLEL) all test-programs
 	$(Q)BUILD="$(BUILD_DIR)" tests/torture/run
 	$(Q)BUILD="$(BUILD_DIR)" tests/crash/run -a
+
+soak:
+	$(Q)tests/packages $(PACKAGES) test
+	$(Q)$(MAKE) --no-print-directory $(PARALLEL) all test-programs
+	$(Q)BUILD="$(BUILD_DIR)" HOURS="$(HOURS)" tests/torture/soak
 
 crash:
 	$(Q)tests/packages $(PACKAGES) test

@@ -22,5 +22,10 @@ leave_alike() {
 	while read -r pid; do
 		echo "$pid" >"$FAIR_GROUP/../tasks"
 	done <"$FAIR_GROUP/tasks" 2>/dev/null
+	# What was just killed may be in it for a moment.
+	for pid in 1 2 3 4 5 6 7 8 9 10; do
+		! rmdir "$FAIR_GROUP" 2>/dev/null || return 0
+		sleep 0.2
+	done
 	rmdir "$FAIR_GROUP"
 }

@@ -11,24 +11,14 @@ pair() {
 	local one=$T/one two=$T/two
 	PRIVATE+=("$one" "$two")
 	postgres_start "$one" -c wal_level=replica -c hot_standby=on
-	mkdir "$two"
-	postgres_own "$two"
-	(cd "$two" && "${POSTGRES_AS[@]}" "$POSTGRES_BIN/pg_basebackup" -h "$one" -p "$(<"$one/port")" -U postgres -w \
-		-D "$two/data" -R -c fast --no-sync) >"$two/backup" 2>&1 || fail "$(<"$two/backup")"
-	sed -i 's/^primary_conninfo = .*/primary_conninfo = '"'host=${one//\//\\/} port=$(<"$one/port") user=postgres application_name=two'/" \
-		"$two/data/postgresql.auto.conf"
 	mysql_free_port
-	postgres_launch "$two" "$PORT"
+	postgres_follow "$two" "$one" "$PORT"
 	if [[ $1 == yes ]]; then
 		SERVER=$one pg "ALTER SYSTEM SET synchronous_standby_names = 'two'" >"$T/set"
 		SERVER=$one pg "SELECT pg_reload_conf()" >reload
 	fi
-	wait_until 10 is_streaming "$one"
+	wait_until 10 postgres_streams "$one"
 	BOTH=postgresql://dlock:s3cret@127.0.0.1:$(<"$one/port"),127.0.0.1:$(<"$two/port")/dlock
-}
-
-is_streaming() {
-	[[ $(SERVER=$1 pg "SELECT count(*) FROM pg_stat_replication WHERE state = 'streaming'") == 1 ]]
 }
 
 promote() {
@@ -84,6 +74,24 @@ renewed() {
 	postgres_thaw "$T/one"
 	# It waits for a standby, so it acknowledges nothing.
 	refused 'no answer|not known' "postgresql://dlock:s3cret@127.0.0.1:$(<"$T/one/port")/dlock?timeout=1s" -n
+}
+
+has_no_receiver() {
+	[[ $(SERVER=$T/two pg "SELECT count(*) FROM pg_stat_wal_receiver") == 0 ]]
+}
+
+@test "asynchronous: a lock that the standby does not have is lost; its command ends with the next renewal" {
+	pair no
+	DLOCK_BACKEND="$BOTH?timeout=1s&connect-timeout=2s"
+	SERVER=$T/two pg "ALTER SYSTEM SET primary_conninfo = ''" >"$T/set"
+	SERVER=$T/two pg "SELECT pg_reload_conf()" >reload
+	wait_until 10 has_no_receiver
+	hold -t 6s -- sleep 100
+	postgres_stop "$T/one"
+	promote
+	"$DLOCK" run -n "$LOCK" -- true
+	join "$HOLDER" 5
+	equal "$status" 123
 }
 
 # FAILOVERS=20 TEST_SECONDS=900 repeats it more often.

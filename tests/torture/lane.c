@@ -4,6 +4,7 @@
 
 #include "process.h"
 #include "strike.h"
+#include "verdict.h"
 
 #include <err.h>
 #include <fcntl.h>
@@ -172,13 +173,26 @@ static void spawn_contender(struct lane *lane, int who, char **argv)
 	if (code != 0)
 		errx(71, "%s: %s", argv[0], strerror(code));
 	lane->contenders[who].ended = false;
+	lane->contenders[who].start_ns = now_ns();
+}
+
+/* Those of a contender's options, up to the lock's name, that are not in its line "start". */
+static void note_options(struct lane *lane, const char *hold, char **option)
+{
+	char text[200] = "";
+
+	for (; strcmp(*option, lane->name) != 0; option++)
+		snprintf(text + strlen(text), sizeof(text) - strlen(text), " %s", *option);
+	if (*text)
+		lane_note(lane, "%s has%s", hold, text);
 }
 
 /* A contender as it is planned; the probe is one that waits for its turn and ends at once. */
 static void start_contender(struct lane *lane, int who, const struct contender_plan *plan)
 {
 	char ttl[16], wait[16], kill_after[16], hold[16], mode[16], lasts[16], slots[24];
-	char *argv[48];
+	char min_hold[24], max_run[24];
+	char *argv[56];
 	int i = 0, k;
 
 	/* that the lock can be had is the question, not whether it can be kept on a busy machine */
@@ -190,6 +204,8 @@ static void start_contender(struct lane *lane, int who, const struct contender_p
 		 plan->slots);
 	snprintf(slots, sizeof(slots), "--slots=%d", plan->slots);
 	snprintf(lasts, sizeof(lasts), "%d", plan->command_ms);
+	snprintf(min_hold, sizeof(min_hold), "--min-hold=%dms", plan->min_hold_ms);
+	snprintf(max_run, sizeof(max_run), "--max-run=%dms", plan->max_run_ms);
 	argv[i++] = (char *)lane->settings->dlock;
 	argv[i++] = (char *)"run";
 	argv[i++] = (char *)"-b";
@@ -201,7 +217,19 @@ static void start_contender(struct lane *lane, int who, const struct contender_p
 	argv[i++] = plan->wait_ms ? wait : (char *)"-n";
 	if (plan->slots)
 		argv[i++] = plan->slots > 0 ? slots : (char *)"-s";
-	for (k = 0; lane->settings->options[k] && i < 30; k++)
+	if (plan->min_hold_ms)
+		argv[i++] = min_hold;
+	if (plan->max_run_ms)
+		argv[i++] = max_run;
+	if (plan->no_renew)
+		argv[i++] = (char *)"--no-renew";
+	if (plan->contain)
+		argv[i++] = (char *)"--contain";
+	if (plan->if_down_wait)
+		argv[i++] = (char *)"--if-down=wait";
+	if (plan->leftovers_wait)
+		argv[i++] = (char *)"--leftovers=wait";
+	for (k = 0; lane->settings->options[k] && i < 36; k++)
 		argv[i++] = lane->settings->options[k];
 	argv[i++] = lane->name;
 	argv[i++] = (char *)"--";
@@ -221,33 +249,11 @@ static void start_contender(struct lane *lane, int who, const struct contender_p
 		argv[i++] = (char *)"-i";
 	argv[i] = NULL;
 	spawn_contender(lane, who, argv);
+	note_options(lane, hold, argv + 8);
 	lane_note(lane, "start %s: pid %d, -t %s %s -k %s, mode %s, %s ms%s%s", hold,
 		  (int)lane->contenders[who].pid, ttl, plan->wait_ms ? wait : "-n", kill_after,
 		  mode, lasts, plan->daemon ? ", with a daemon" : "",
 		  plan->ignores_term ? ", ignores TERM" : "");
-}
-
-/* What dlock ended with is one of what the manual names, and had a reason. */
-static void judge_status(struct lane *lane, int who, int status)
-{
-	struct contender *contender = &lane->contenders[who];
-	int code;
-
-	if (WIFSIGNALED(status)) {
-		if (WTERMSIG(status) != SIGKILL || !contender->killed)
-			lane_find(lane, "dlock of c%d died of signal %d", who, WTERMSIG(status));
-		return;
-	}
-	code = WEXITSTATUS(status);
-	/* 121: OPTIONS may have --max-run */
-	if (code == 0 || code == 121 || code == 123 || code == 124)
-		return;
-	if (code == 122 && lane->settings->plan.network)
-		return;
-	/* 125: a keeper or guard that was killed before there was a lock to lose */
-	if ((code == 128 + SIGKILL || code == 128 + SIGTERM || code == 125) && contender->struck)
-		return;
-	lane_find(lane, "dlock of c%d ended with %d", who, code);
 }
 
 bool lane_ended(struct lane *lane, pid_t pid, int status)
@@ -261,8 +267,10 @@ bool lane_ended(struct lane *lane, pid_t pid, int status)
 		if (contender->pid != pid || contender->ended)
 			continue;
 		contender->ended = true;
+		contender->exit_ns = now_ns();
 		contender->status = status;
-		length = format_time(line, sizeof(line), WIFEXITED(status) ? "" : "# ", now_ns());
+		length = format_time(line, sizeof(line), WIFEXITED(status) ? "" : "# ",
+				     contender->exit_ns);
 		length += snprintf(line + length, sizeof(line) - (size_t)length, "%s ",
 				   WIFEXITED(status) ? "exit" : "killed");
 		hold_name(lane, who, hold, sizeof(hold));
@@ -369,6 +377,7 @@ void lane_begin(struct lane *lane, unsigned round)
 	memset(lane->contenders, 0, sizeof(lane->contenders));
 	memset(lane->strikes, 0, sizeof(lane->strikes));
 	lane->findings = lane->probes = 0;
+	lane->late_ns = 0;
 	lane->phase = PHASE_RUN;
 	lane->began_ns = lane->phase_ns = now_ns();
 	lane->next_ns = 0;
@@ -456,6 +465,7 @@ static void turn_run(struct lane *lane)
 
 	if (run_faults(lane, left == 0) == 0 && left == 0) {
 		strike_proxy(lane, "pass");
+		strike_proxy(lane, "cut-after 0");
 		enter_phase(lane, PHASE_PROBE);
 		start_probe(lane);
 		return;
@@ -510,36 +520,42 @@ static void tell_finding(void *context, const char *finding)
 	lane_find(context, "%s", finding);
 }
 
-static const struct hold *hold_named(const struct history *history, int who)
+/* One hold of this round for the history of all rounds: its begin, last sign of life and exit. */
+static void keep_hold(const struct lane *lane, const char *path, const struct hold *hold)
 {
-	char name[8];
-	size_t i;
+	char text[400], mode[16], fence[24] = "-";
+	int length;
 
-	snprintf(name, sizeof(name), "c%d", who);
-	for (i = 0; i < history->count; i++)
-		if (strcmp(history->holds[i].name, name) == 0)
-			return &history->holds[i];
-	return NULL;
+	if (hold->fence)
+		snprintf(fence, sizeof(fence), "%llu", hold->fence);
+	snprintf(mode, sizeof(mode), hold->slots > 0 ? "%d" : hold->slots < 0 ? "s" : "x",
+		 hold->slots);
+	length = format_time(text, sizeof(text), "", hold->begin_ns);
+	length += snprintf(text + length, sizeof(text) - (size_t)length,
+			   "begin %u.%s %lld %s %s\n", lane->round, hold->name, hold->pid, fence,
+			   mode);
+	length += format_time(text + length, sizeof(text) - (size_t)length, "", hold->last_ns);
+	length += snprintf(text + length, sizeof(text) - (size_t)length, "beat %u.%s %lld\n",
+			   lane->round, hold->name, hold->pid);
+	if (hold->exit_ns) {
+		length += format_time(text + length, sizeof(text) - (size_t)length, "",
+				      hold->exit_ns);
+		snprintf(text + length, sizeof(text) - (size_t)length, "exit %u.%s 0\n",
+			 lane->round, hold->name);
+	}
+	write_line(path, text);
 }
 
-/* Does what dlock ended with agree with what its command has done? */
-static void compare_ends(struct lane *lane, const struct history *history)
+static void keep_holds(const struct lane *lane, const struct history *history)
 {
-	const struct hold *hold;
-	int who, status;
+	char path[330];
+	size_t i;
 
-	for (who = 0; who < lane->plan.contender_count; who++) {
-		if (!lane->contenders[who].ended)
-			continue;
-		status = lane->contenders[who].status;
-		judge_status(lane, who, status);
-		hold = hold_named(history, who);
-		if (WIFEXITED(status) && WEXITSTATUS(status) == 0 && (!hold || !hold->end_ns))
-			lane_find(lane, "dlock of c%d ended with 0, and its command was cut short",
-				  who);
-		if (WIFEXITED(status) && WEXITSTATUS(status) == 124 && hold)
-			lane_find(lane, "dlock of c%d ended with 124, and its command ran", who);
-	}
+	snprintf(path, sizeof(path), "%s/%s.%s", lane->settings->whole, lane->settings->backend,
+		 lane->name);
+	for (i = 0; i < history->count; i++)
+		if (strcmp(history->holds[i].name, "before") != 0)
+			keep_hold(lane, path, &history->holds[i]);
 }
 
 static void judge_lane(struct lane *lane)
@@ -551,7 +567,9 @@ static void judge_lane(struct lane *lane)
 	text = lane_history(lane, &length);
 	if (history_check(text, length, &history, tell_finding, lane) < 0)
 		errx(71, "out of memory");
-	compare_ends(lane, &history);
+	verdict_round(lane, &history);
+	if (lane->settings->whole)
+		keep_holds(lane, &history);
 	for (i = 0; i < history.count; i++)
 		if (history.holds[i].fence > lane->carried.fence)
 			lane->carried = history.holds[i];
@@ -607,6 +625,10 @@ static void turn_left(struct lane *lane)
 
 void lane_turn(struct lane *lane)
 {
+	int64_t late_ns = lane->next_ns ? now_ns() - lane->next_ns : 0;
+
+	if (lane->late_ns < late_ns)
+		lane->late_ns = late_ns;
 	lane->next_ns = INT64_MAX;
 	switch (lane->phase) {
 	case PHASE_RUN:

@@ -26,6 +26,8 @@ struct settings {
 	const char *dlock, *witness, *proxy;
 	const char *directory;		/* for histories and logs */
 	const char *wallclock;		/* a library that sets clocks, or NULL */
+	const char *whole;		/* directory for the histories of all rounds, or NULL */
+	bool fair;			/* the strategy has waiters in a line */
 	char **options;			/* more options of dlock run, NULL at the end */
 	uint64_t seed;
 	int server_port;		/* 0: there is none */
@@ -38,11 +40,12 @@ struct contender {
 	pid_t pid;			/* 0: not started */
 	bool ended, struck, killed;	/* struck: by any fault; killed: dlock itself */
 	int status;
+	int64_t start_ns, exit_ns;
 };
 
 struct strike {
 	bool fired, over;
-	int64_t until_ns;
+	int64_t at_ns, until_ns, over_ns;
 	int pidfds[MAX_STRUCK];
 	int count;
 };
@@ -66,6 +69,7 @@ struct lane {
 	struct contender contenders[MAX_CONTENDERS + 1];
 	struct strike strikes[MAX_FAULTS];
 	struct hold carried;		/* the hold with the last fence of the rounds before */
+	int64_t late_ns;		/* by how much lane_turn() came too late in this round */
 	int findings, probes;
 	int64_t retry_ns;		/* no other probe before */
 };

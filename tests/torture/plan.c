@@ -19,6 +19,7 @@ static const char *const fault_names[FAULT_KINDS] = {
 	[FAULT_SERVER_STOP] = "server-stop",
 	[FAULT_SERVER_RESTART] = "server-restart",
 	[FAULT_SERVER_CLOCK] = "server-clock",
+	[FAULT_SERVER_FULL] = "server-full",
 };
 
 /* How often each kind is drawn in a round. What is done to the server is not part of a round. */
@@ -178,6 +179,44 @@ static void plan_contenders(struct plan *plan, struct random *random,
 	}
 }
 
+/* Drawn behind all else: a seed's other rounds are the same with these and without. */
+static void vary_contenders(struct plan *plan, struct random *random,
+			    const struct plan_options *options)
+{
+	bool both = may_hit_both(plan);
+	struct contender_plan *contender;
+	int i;
+
+	plan->queue = one_in(random, 6);
+	/* a waiter that nobody wakes is one that begins when a lease has ended */
+	if (plan->queue)
+		plan->ttl_ms = random_in(random, 4000, 6000);
+	for (i = 0; i < plan->contender_count; i++) {
+		contender = &plan->contenders[i];
+		if (plan->queue) {
+			contender->start_ms = i == 0 ? 0 : contender[-1].start_ms +
+							   random_in(random, 2600, 3500);
+			contender->command_ms = i == 0 ? random_in(random, 4000, 12000) :
+							 random_in(random, 20, 300);
+			contender->wait_ms = 30000;
+			contender->slots = 0;
+		}
+		contender->contain = one_in(random, 4);
+		if (contender->contain && both)
+			contender->daemon = one_in(random, 3);
+		if (options->min_hold && one_in(random, 6))
+			contender->min_hold_ms = random_in(random, 100, 800);
+		if (one_in(random, 8))
+			contender->max_run_ms = random_in(random, 50, 400);
+		/* A guard that gets no processor at the end of the lease counts as killed: see
+		 * may_hit_both(). */
+		contender->no_renew = options->network && one_in(random, 8) &&
+				      (!contender->daemon || contender->contain);
+		contender->if_down_wait = options->network && one_in(random, 6);
+		contender->leftovers_wait = !contender->daemon && one_in(random, 8);
+	}
+}
+
 void plan_make(struct plan *plan, const struct plan_options *options, uint64_t seed,
 	       const char *backend, unsigned round)
 {
@@ -199,4 +238,6 @@ void plan_make(struct plan *plan, const struct plan_options *options, uint64_t s
 			plan_fault(&plan->faults[i], &random, options, plan, kind);
 	}
 	plan_contenders(plan, &random, options);
+	if (options->varied)
+		vary_contenders(plan, &random, options);
 }

@@ -26,6 +26,7 @@ enum fault_kind {
 	FAULT_SERVER_STOP,	/* the server is stopped for a while; for all locks at once */
 	FAULT_SERVER_RESTART,	/* it is killed, and started again with its data */
 	FAULT_SERVER_CLOCK,	/* its wall clock is set back */
+	FAULT_SERVER_FULL,	/* its disk is full, for a while */
 	FAULT_KINDS
 };
 
@@ -39,6 +40,9 @@ struct contender_plan {
 	int slots;		/* 0: exclusive, -1: shared */
 	int kill_after_ms;
 	bool daemon, ignores_term;
+	/* drawn only if options vary */
+	int min_hold_ms, max_run_ms;	/* 0: without */
+	bool no_renew, contain, if_down_wait, leftovers_wait;
 };
 
 struct fault_plan {
@@ -54,6 +58,7 @@ struct fault_plan {
 struct plan {
 	int ttl_ms;
 	int contender_count, fault_count;
+	bool queue;		/* those behind the first come one after the other and wait */
 	struct contender_plan contenders[MAX_CONTENDERS];
 	struct fault_plan faults[MAX_FAULTS];
 };
@@ -64,6 +69,8 @@ struct plan_options {
 	bool network;		/* there is a server, behind a proxy; and a keeper */
 	bool clock;		/* the contenders' clock can be set */
 	bool contained;		/* dlock is run with --contain */
+	bool varied;		/* contenders have options of their own, and some rounds a queue */
+	bool min_hold;		/* the strategy has --min-hold */
 	unsigned kinds;		/* a bit for each fault_kind that is wanted */
 };
 

@@ -220,6 +220,7 @@ void strike_fire(struct lane *lane, int i)
 	bool struck;
 
 	strike->fired = true;
+	strike->at_ns = strike->over_ns = now_ns();
 	if (fault->kind == FAULT_CLOCK) {
 		__atomic_store_n(lane->clock, (int64_t)fault->number * 1000000, __ATOMIC_RELAXED);
 		lane_note(lane, "clock set to be off by %d ms", fault->number);
@@ -245,6 +246,7 @@ void strike_end(struct lane *lane, int i)
 	if (strike->over)
 		return;
 	strike->over = true;
+	strike->over_ns = now_ns();
 	if (fault->kind == FAULT_BLACKHOLE || fault->kind == FAULT_DELAY) {
 		strike_proxy(lane, "pass");
 		lane_note(lane, "end of %s", fault_name(fault->kind));

@@ -2,25 +2,30 @@
 /*
  * Random faults against many locks at once: see README.md, and `run`, which starts the servers.
  *
- *	torture [-A MS] [-C] [-F FIRST] [-G FILE] [-I NUMBER] [-K FAULTS] [-L LANES]
- *		[-M LACKS] [-N NAMES] [-P PORT] [-S] [-T SECONDS] [-W LIBRARY] [-n ROUNDS] [-s SEED]
+ *	torture [-A MS] [-C] [-D] [-F FIRST] [-G FILE] [-H DIRECTORY] [-I NUMBER] [-K FAULTS]
+ *		[-L LANES] [-M LACKS] [-N NAMES] [-P PORT] [-S] [-T SECONDS] [-V] [-W LIBRARY]
+ *		[-n ROUNDS] [-s SEED]
  *		BACKEND URI DLOCK TOOLS DIRECTORY [OPTION]...
  *
  *	-A  the server is one of several, of which some may fail: its faults come MS to three and
  *	    a half times MS after the last one (4000), and every second one is a restart
  *	-C  dlock's OPTIONs have --contain
+ *	-D  the server's disk can be full: -S has the order "full MS", too
  *	-F  the number of the first round (1): -F N -n 1 plays round N again
  *	-G  a file like that of wallclock.c, for the server's clock, which is then set back now
  *	    and then
+ *	-H  append the holds of each round to a file in this directory that the lock has there,
+ *	    BACKEND.LOCK, for the judge
  *	-I  the number of the first lane (0): several of us may share a server and a directory
  *	-K  kinds of faults, with commas (all); see plan.c for their names
  *	-L  locks at once (40)
- *	-M  what the strategy lacks, some of "shared slots"
+ *	-M  what the strategy lacks, some of "shared slots order min-hold"
  *	-N  how many names a lane may use; the locks are called torture_LANE_NUMBER
  *	-P  the server's port: there is a server, and the word PORT in URI becomes that of a proxy
  *	-S  descriptor 3 gets orders for the process that has started the server, "stop MS" and
  *	    "restart"; a line on descriptor 4 confirms each
  *	-T  begin no round after so long (no limit)
+ *	-V  each contender has options of its own, and some rounds are a queue
  *	-W  wallclock.so: set the contenders' clocks, in every second round
  *
  * Prints each round that fails, with its faults and its history, then what was counted: lines
@@ -53,7 +58,8 @@ static struct {
 	int lane_count, first_lane;
 	unsigned first, rounds, begun, passed, failed;
 	bool serves;			/* the server can be stopped and restarted */
-	bool server_busy;		/* it is being so */
+	bool fills;			/* its disk can be full */
+	bool server_busy;		/* it has such a fault */
 	int apart_ms;			/* the least time from a fault of the server to the next */
 	int stops_of_ten;		/* how many of ten such faults are no restart */
 	int64_t server_next_ns, stop_ns;
@@ -187,7 +193,13 @@ static void server_turn(void)
 	if (torture.server_busy || now_ns() < torture.server_next_ns)
 		return;
 	torture.server_next_ns = server_rests();
-	if (drawn <= 3 && torture.server_clock && is_wanted(FAULT_SERVER_CLOCK)) {
+	if (torture.fills && torture.serves && random_in(random, 1, 6) == 1 &&
+	    is_wanted(FAULT_SERVER_FULL)) {
+		snprintf(word, sizeof(word), "full %d\n", random_in(random, 500, 5000));
+		tell_server(word);
+		note_server("server's disk is full");
+		strike_counts.struck[FAULT_SERVER_FULL]++;
+	} else if (drawn <= 3 && torture.server_clock && is_wanted(FAULT_SERVER_CLOCK)) {
 		set_server_clock();
 	} else if (drawn <= torture.stops_of_ten && torture.serves &&
 		   is_wanted(FAULT_SERVER_STOP)) {
@@ -350,11 +362,17 @@ static void take_option(struct settings *settings, int option)
 	case 'C':
 		settings->plan.contained = true;
 		break;
+	case 'D':
+		torture.fills = true;
+		break;
 	case 'F':
 		torture.first = (unsigned)strtoul(optarg, NULL, 10);
 		break;
 	case 'G':
 		torture.server_clock = map_clock(optarg);
+		break;
+	case 'H':
+		settings->whole = optarg;
 		break;
 	case 'I':
 		torture.first_lane = atoi(optarg);
@@ -368,6 +386,8 @@ static void take_option(struct settings *settings, int option)
 	case 'M':
 		settings->plan.shared = !strstr(optarg, "shared");
 		settings->plan.slots = !strstr(optarg, "slots");
+		settings->plan.min_hold = !strstr(optarg, "min-hold");
+		settings->fair = !strstr(optarg, "order");
 		break;
 	case 'N':
 		settings->names = atoi(optarg);
@@ -381,6 +401,9 @@ static void take_option(struct settings *settings, int option)
 		break;
 	case 'T':
 		torture.stop_ns = now_ns() + atoll(optarg) * 1000000000;
+		break;
+	case 'V':
+		settings->plan.varied = true;
 		break;
 	case 'W':
 		settings->wallclock = optarg;
@@ -402,15 +425,16 @@ static void take_arguments(int argc, char **argv)
 	char word[64];
 	int option;
 
-	*settings = (struct settings){ .seed = 1, .names = 1000000, .done = end_lane };
-	settings->plan = (struct plan_options){ .shared = true, .slots = true, .kinds = ~0U };
+	*settings = (struct settings){ .seed = 1, .names = 1000000, .fair = true, .done = end_lane };
+	settings->plan = (struct plan_options){ .shared = true, .slots = true, .min_hold = true,
+						.kinds = ~0U };
 	torture.first = 1;
 	torture.rounds = 100;
 	torture.stop_ns = INT64_MAX;
 	torture.lane_count = 40;
 	torture.apart_ms = 4000;
 	torture.stops_of_ten = 8;
-	while ((option = getopt(argc, argv, "+A:CF:G:I:K:L:M:N:P:ST:W:n:s:")) != -1)
+	while ((option = getopt(argc, argv, "+A:CDF:G:H:I:K:L:M:N:P:ST:VW:n:s:")) != -1)
 		take_option(settings, option);
 	if (argc - optind < 5 || torture.lane_count < 1 || torture.lane_count > MAX_LANES ||
 	    settings->names < 1)
