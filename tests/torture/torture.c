@@ -478,7 +478,8 @@ int main(int argc, char **argv)
 		torture.lane_count = (int)torture.rounds;
 	for (i = 0; i < torture.lane_count; i++)
 		lane_open(&torture.lanes[i], &torture.settings, torture.first_lane + i);
-	torture.server_next_ns = now_ns() + 2000000000;
+	/* soon, unless they are to be rare */
+	torture.server_next_ns = torture.apart_ms < 10000 ? now_ns() + 2000000000 : server_rests();
 	run_lanes(signals);
 	for (i = 0; i < torture.lane_count; i++)
 		lane_close(&torture.lanes[i]);
