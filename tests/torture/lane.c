@@ -166,6 +166,7 @@ static void spawn_contender(struct lane *lane, int who, char **argv)
 	posix_spawn_file_actions_addopen(&files, 0, "/dev/null", O_RDONLY, 0);
 	posix_spawn_file_actions_addopen(&files, 1, lane->log, O_WRONLY | O_CREAT | O_APPEND, 0600);
 	posix_spawn_file_actions_adddup2(&files, 1, 2);
+	lane->contenders[who].start_ns = now_ns();
 	code = posix_spawn(&lane->contenders[who].pid, argv[0], &files, &attributes, argv,
 			   environment);
 	posix_spawn_file_actions_destroy(&files);
@@ -173,7 +174,6 @@ static void spawn_contender(struct lane *lane, int who, char **argv)
 	if (code != 0)
 		errx(71, "%s: %s", argv[0], strerror(code));
 	lane->contenders[who].ended = false;
-	lane->contenders[who].start_ns = now_ns();
 }
 
 /* Those of a contender's options, up to the lock's name, that are not in its line "start". */

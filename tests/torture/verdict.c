@@ -90,8 +90,7 @@ static bool waited_long_enough(const struct lane *lane, int who)
 	const struct contender *contender = &lane->contenders[who];
 	int wait_ms = lane->plan.contenders[who].wait_ms;
 
-	/* the start was noted when the program was there */
-	return wait_ms ? contender->exit_ns - contender->start_ns >= (wait_ms - 20LL) * MS :
+	return wait_ms ? contender->exit_ns - contender->start_ns >= (int64_t)wait_ms * MS :
 			 met_another(lane, who);
 }
 
@@ -100,7 +99,7 @@ static bool has_reason(const struct lane *lane, int who, int code)
 	const struct contender *contender = &lane->contenders[who];
 	const struct contender_plan *plan = &lane->plan.contenders[who];
 	bool disturbed = was_disturbed(lane, contender->start_ns, contender->exit_ns) ||
-			 lane->late_ns > 300LL * MS;
+			 lane->late_ns > 50LL * MS;
 
 	switch (code) {
 	case 0:
@@ -111,7 +110,7 @@ static bool has_reason(const struct lane *lane, int who, int code)
 	case 122:
 		/* no answer by the end of a short wait */
 		return lane->settings->plan.network &&
-		       (disturbed || (plan->wait_ms && plan->wait_ms < 1000));
+		       (disturbed || contender->struck || (plan->wait_ms && plan->wait_ms < 1000));
 	case 123:
 		return contender->struck || plan->no_renew ||
 		       (lane->settings->plan.network && disturbed);
