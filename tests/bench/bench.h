@@ -2,6 +2,7 @@
 /* What the measuring programs share. They end with a message when anything fails. */
 #pragma once
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <spawn.h>
@@ -104,6 +105,82 @@ static inline void print_quantiles(const char *label, int64_t *ns, int count)
 	qsort(ns, (size_t)count, sizeof(*ns), compare_ascending);
 	printf("%s %.1f %.1f %.1f\n", label, (double)ns[count / 2] / 1e3,
 	       (double)ns[count / 10] / 1e3, (double)ns[count - 1 - count / 10] / 1e3);
+}
+
+/* ---- what processes and servers need ---- */
+
+struct usage {
+	int processes;
+	double pss_kb, cpu_us;
+};
+
+static inline double ask_number(const char *command)
+{
+	FILE *answer = popen(command, "re");
+	double number = 0;
+
+	if (!answer)
+		exit_failed(command);
+	if (fscanf(answer, "%lf", &number) != 1)
+		number = 0;
+	pclose(answer);
+	return number;
+}
+
+/* The first number behind key (or in the first line) of /proc/PID/NAME. */
+static inline double proc_number(long pid, const char *name, const char *key)
+{
+	char path[64], line[256];
+	double number = 0;
+	FILE *file;
+
+	snprintf(path, sizeof(path), "/proc/%ld/%s", pid, name);
+	file = fopen(path, "re");
+	if (!file)
+		return 0;
+	while (fgets(line, sizeof(line), file))
+		if (!strncmp(line, key, strlen(key))) {
+			number = strtod(line + strlen(key), NULL);
+			break;
+		}
+	fclose(file);
+	return number;
+}
+
+static inline long parent_of(long pid)
+{
+	return (long)proc_number(pid, "status", "PPid:");
+}
+
+/* Of all descendants of these processes and themselves. */
+static inline struct usage measure_usage(const pid_t *pids, int count, int pss)
+{
+	struct usage usage = { 0 };
+	DIR *proc = opendir("/proc");
+	struct dirent *entry;
+	struct timespec cpu;
+	clockid_t clock;
+
+	if (!proc)
+		exit_failed("/proc");
+	while ((entry = readdir(proc))) {
+		long pid = strtol(entry->d_name, NULL, 10), up = pid;
+		int ours = 0;
+
+		for (; up > 1 && !ours; up = parent_of(up))
+			for (int i = 0; i < count && !ours; i++)
+				ours = pids[i] == up;
+		if (!ours)
+			continue;
+		usage.processes++;
+		/* Of all of its threads, also those that have ended. */
+		if (!clock_getcpuclockid((pid_t)pid, &clock) && !clock_gettime(clock, &cpu))
+			usage.cpu_us += (double)cpu.tv_sec * 1e6 + (double)cpu.tv_nsec / 1e3;
+		if (pss)
+			usage.pss_kb += proc_number(pid, "smaps_rollup", "Pss:");
+	}
+	closedir(proc);
+	return usage;
 }
 
 /* ---- words that commands under a lock send through DIR/out; DIR/go lets them go on ---- */

@@ -10,83 +10,11 @@
  *	N REQUESTS/S/WAITER CPU_US/S/WAITER PSS_KB/WAITER PROCESSES/WAITER \
  *		US/HAND-OVER REQUESTS/HAND-OVER
  */
-#include <dirent.h>
-
 #include "bench.h"
 
 #define IN_LINE_SECONDS 120
 #define AT_ONCE 25
 #define ALL_SECONDS 600
-
-struct usage {
-	int processes;
-	double pss_kb, cpu_us;
-};
-
-static double ask_number(const char *command)
-{
-	FILE *answer = popen(command, "re");
-	double number = 0;
-
-	if (!answer)
-		exit_failed(command);
-	if (fscanf(answer, "%lf", &number) != 1)
-		number = 0;
-	pclose(answer);
-	return number;
-}
-
-/* The first number behind key (or in the first line) of /proc/PID/NAME. */
-static double proc_number(long pid, const char *name, const char *key)
-{
-	char path[64], line[256];
-	double number = 0;
-	FILE *file;
-
-	snprintf(path, sizeof(path), "/proc/%ld/%s", pid, name);
-	file = fopen(path, "re");
-	if (!file)
-		return 0;
-	while (fgets(line, sizeof(line), file))
-		if (!strncmp(line, key, strlen(key))) {
-			number = strtod(line + strlen(key), NULL);
-			break;
-		}
-	fclose(file);
-	return number;
-}
-
-static long parent_of(long pid)
-{
-	return (long)proc_number(pid, "status", "PPid:");
-}
-
-/* Of all descendants of these processes and themselves. */
-static struct usage measure_usage(const pid_t *pids, int count, int pss)
-{
-	struct usage usage = { 0 };
-	DIR *proc = opendir("/proc");
-	struct dirent *entry;
-
-	if (!proc)
-		exit_failed("/proc");
-	while ((entry = readdir(proc))) {
-		long pid = strtol(entry->d_name, NULL, 10), up = pid;
-		int ours = 0;
-
-		for (; up > 1 && !ours; up = parent_of(up))
-			for (int i = 0; i < count && !ours; i++)
-				ours = pids[i] == up;
-		if (!ours)
-			continue;
-		usage.processes++;
-		usage.cpu_us += proc_number(pid, "schedstat", "") / 1e3;
-		if (pss)
-			usage.pss_kb += proc_number(pid, "smaps_rollup", "Pss:");
-	}
-	closedir(proc);
-	return usage;
-}
 
 static void wait_in_line(const char *command, int count)
 {
