@@ -73,8 +73,8 @@ $(MEMORY): src/backends/exports.list $(BUILD)/link.flags
 	$(call say,LD,$@) $(CC) $(ALL_CFLAGS) $(ALL_LDFLAGS) -pie \
 		-Wl,--dynamic-list=src/backends/exports.list -o $@ $(linked) $(LIBS)
 
-# Many waiters in one process, for bench.
-$(BUILD)/tests/bench/waiters: $(filter-out $(call obj,$(CMD_SRC)),$(PROGRAM_OBJ)) \
+# Many waiters in few processes, for bench. It finds modules beside itself.
+$(BUILD)/waiters: $(filter-out $(call obj,$(CMD_SRC)),$(PROGRAM_OBJ)) \
 		$(BUILD)/tests/bench/waiters.o
 	$(call say,LD,$@) $(CC) $(ALL_CFLAGS) $(ALL_LDFLAGS) -pie \
 		-Wl,--dynamic-list=src/backends/exports.list -o $@ $(linked) $(LIBS)
@@ -185,5 +185,5 @@ model:
 
 bench:
 	$(Q)tests/packages $(PACKAGES) test bench
-	$(Q)$(MAKE) --no-print-directory all $(BUILD)/tests/bench/waiters
+	$(Q)$(MAKE) --no-print-directory all $(BUILD)/waiters
 	$(Q)BUILD="$(BUILD_DIR)" tests/bench/run
