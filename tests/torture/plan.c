@@ -190,7 +190,7 @@ static void vary_contenders(struct plan *plan, struct random *random,
 	plan->queue = one_in(random, 6);
 	/* a waiter that nobody wakes is one that begins when a lease has ended */
 	if (plan->queue)
-		plan->ttl_ms = random_in(random, 4000, 6000);
+		plan->ttl_ms = random_in(random, 8000, 10000);
 	for (i = 0; i < plan->contender_count; i++) {
 		contender = &plan->contenders[i];
 		if (plan->queue) {
