@@ -625,6 +625,27 @@ hang_first() {
 	took $((NOW - start)) 500 6000
 }
 
+@test "a waiter takes a lock with a short lease and its keeper is killed: the next one gets it within 6 s" {
+	local killed next start
+	hold -t 2s --
+	wait_in_line 1 -t 2s -- sh -c 'touch taken; exec sleep 300'
+	killed=$PID
+	wait_in_line 2 -t 2s -- true
+	next=$PID
+	wait_until 2 sleepers 2
+	release
+	wait_until 5 test -e taken
+	keeper_of "$killed"
+	kill -KILL "$KEEPER"
+	now
+	start=$NOW
+	join "$next" 15
+	now
+	equal "$status" 0
+	took $((NOW - start)) 500 6000
+	join "$killed"
+}
+
 # bats test_tags=more
 @test "a waiter for a slot is woken, and its answers stay whole" {
 	local n round pids busy=()

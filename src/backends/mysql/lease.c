@@ -30,8 +30,6 @@
 /* The first pause before asking whether a waiter has looked, which doubles up to the last. */
 #define WAKE_PAUSE_US 4000
 #define WAKE_LAST_US 16000
-/* A check takes two requests, so it is half as frequent. */
-#define CHECK_FACTOR 2
 /* After so many sleeps that ended at once, a waiter does not sleep in the server any more. */
 #define CUTS_MOST 2
 /* How long a break waits for the end of the holder's connection, and how often it looks. */
@@ -258,13 +256,19 @@ static enum outcome take_queued(struct call *call, int64_t late,
 /* ---- waiting ---- */
 
 /* Returns when to check without a wake-up; 0: at once, because a waiter before us is late. */
-static int64_t choose_check(struct mysql_backend *my, const int64_t state[static STATE_COLUMNS])
+static int64_t choose_check(struct mysql_backend *my, const struct request *request,
+			    const int64_t state[static STATE_COLUMNS])
 {
 	const int64_t now_ms = clock_boot_ms();
-	int64_t late_ms;
-	int64_t check_ms = now_ms + CHECK_FACTOR * (hold_retry_at(-1, false, false) - now_ms);
+	int64_t late_ms, check_ms = hold_retry_at(-1, false, false);
 	char late[ROW_ID_SIZE] = "";
 
+	/*
+	 * A check takes two requests, so it is half as frequent, but not much rarer than a lease
+	 * lasts: a waiter before us may take the lock and die, which wakes nobody.
+	 */
+	if (request->ttl_ms >= INT64_C(2) * HOLD_RETRY_MS)
+		check_ms += HOLD_RETRY_MS;
 	my->poll_ms = state[FOREIGN] || my->cuts >= CUTS_MOST ? HOLD_FOREIGN_MS * state[BEFORE] : 0;
 	if (my->poll_ms)
 		check_ms = clock_earlier(check_ms, now_ms + my->poll_ms);
@@ -323,7 +327,7 @@ static enum outcome take_lock(struct mysql_backend *my, const struct request *re
 		outcome = take_queued(&call, late, state, err);
 		if (outcome != OUTCOME_BUSY)
 			break;
-		my->check_ms = choose_check(my, state);
+		my->check_ms = choose_check(my, request, state);
 		/* A newcomer cannot know for how long the first waiter has been late. */
 		if (!state[LATE] || (!fresh && (my->check_ms || !request->queue)))
 			return outcome;
