@@ -61,6 +61,31 @@ static void view_local(struct supervisor *s)
 	rows_finish(&view);
 }
 
+/* The limit has come: only a backend that has said so has a lock that is taken. */
+static enum acquired end_wait(struct supervisor *s)
+{
+	char location[URI_LOCATION_SIZE];
+
+	if (!s->late_ms) {
+		s->result->end = RUN_NOT_OBTAINED;
+		return ACQUIRED_NO;
+	}
+	/* A keeper that cleans up has had its time. */
+	s->last_word.last = s->late_ms > LATE_RESULT_MS;
+	if (s->down.kind == ERROR_NONE)
+		error_set(&s->down, ERROR_UNAVAILABLE, 0, "%s: no answer within the time of --wait",
+			  uri_location(s->job.run->uri, s->job.run->driver->port, location));
+	return supervisor_fail(s, &s->down);
+}
+
+/* Nobody can acquire the lock, though nobody holds it: report once why a waiter goes on. */
+static void report_not_taken(struct supervisor *s, const struct error *why)
+{
+	if (s->down.kind == ERROR_NONE && s->job.run->wait_ms)
+		supervisor_log(s, LEVEL_WARNING, "%s; trying again", why->message);
+	s->down = *why;
+}
+
 /*
  * Try a local backend once: with until_ms 0 without waiting, otherwise until then or a signal. NO:
  * the result is filled.
@@ -94,6 +119,11 @@ static enum acquired try_local(struct supervisor *s, int64_t until_ms)
 	}
 	if (outcome != OUTCOME_BUSY)
 		return supervisor_fail(s, &err);
+	if (err.kind != ERROR_NONE) {
+		report_not_taken(s, &err);
+		return ACQUIRED_NOT_YET;
+	}
+	s->late_ms = 0;
 	view_local(s);
 	return ACQUIRED_NOT_YET;
 }
@@ -120,10 +150,7 @@ static enum acquired acquire_local(struct supervisor *s)
 					s->job.run->once_ms ? CHECK_DONE_MS : CHECK_LOCAL_MS);
 		acquired = try_local(s, clock_earlier(until_ms, clock_boot_ms() + tick_ms));
 	}
-	if (acquired != ACQUIRED_NOT_YET)
-		return acquired;
-	s->result->end = RUN_NOT_OBTAINED;
-	return ACQUIRED_NO;
+	return acquired == ACQUIRED_NOT_YET ? end_wait(s) : acquired;
 }
 
 static void report_reachable(struct supervisor *s)
@@ -216,23 +243,6 @@ static void give_up(struct supervisor *s)
 			store_wait(s, &event.wait);
 	}
 	child_end(&s->keeper.child);
-}
-
-/* The limit has come: only a backend that has said so has a lock that is taken. */
-static enum acquired end_wait(struct supervisor *s)
-{
-	char location[URI_LOCATION_SIZE];
-
-	if (!s->late_ms) {
-		s->result->end = RUN_NOT_OBTAINED;
-		return ACQUIRED_NO;
-	}
-	/* A keeper that cleans up has had its time. */
-	s->last_word.last = s->late_ms > LATE_RESULT_MS;
-	if (s->down.kind == ERROR_NONE)
-		error_set(&s->down, ERROR_UNAVAILABLE, 0, "%s: no answer within the time of --wait",
-			  uri_location(s->job.run->uri, s->job.run->driver->port, location));
-	return supervisor_fail(s, &s->down);
 }
 
 static enum acquired wait_for_lock(struct supervisor *s)

@@ -258,7 +258,8 @@ struct backend_ops {
 	 * may try again. retry_ms is for what no event announces.
 	 *
 	 * A local backend (backends/registry.h) sleeps here when request->queue is set, until it
-	 * holds or a signal is caught (BUSY).
+	 * holds or a signal is caught (BUSY). With BUSY and *err nobody holds the lock, but *err
+	 * keeps all from acquiring it: a waiter goes on, and others end with *err.
 	 */
 	backend_grant_fn *acquire;
 

@@ -578,7 +578,8 @@ nested_as_another='
 	[[ ! -e ran ]]
 }
 
-@test "who only locks the section of a free lock is no holder: 122 with the reason" {
+# in_section: starts a process that only locks the section of the free lock
+in_section() {
 	"$DLOCK" run "$LOCK" -- true
 	start python3 -c 'import fcntl, sys, time
 file = open(sys.argv[1], "rb")
@@ -586,9 +587,34 @@ fcntl.lockf(file, fcntl.LOCK_SH, 1, 1 << 40)
 print("in", flush=True)
 time.sleep(300)' "$LOCK_FILE"
 	wait_until 10 has_line "$OUT" in
+}
+
+@test "who only locks the section of a free lock is no holder: 122 with the reason" {
+	in_section
 	run --separate-stderr -122 "$DLOCK" run -n --if-down run -b "$FILE?timeout=1s" "$LOCK" -- touch ran
 	one_line 'another process keeps byte'
 	[[ ! -e ran ]]
+	run --separate-stderr -122 "$DLOCK" run -w 2s -b "$FILE?timeout=1s" "$LOCK" -- touch ran
+	matches "$stderr" 'another process keeps byte.*trying again.*another process keeps byte'
+	[[ ! -e ran ]]
+}
+
+@test "a waiter goes on while a process is stopped in the section, reports it once, and then runs" {
+	local mode keeper
+	for mode in '' -s; do
+		in_section
+		keeper=$PID
+		# shellcheck disable=SC2086 # no word or one
+		start "$DLOCK" run -b "$FILE?timeout=200ms" $mode "$LOCK" -- echo ran
+		wait_until 10 has_line "$ERR" 'trying again$'
+		sleep 1
+		alive "$PID"
+		kill -KILL "$keeper"
+		join "$PID"
+		equal "$status" 0
+		has_line "$OUT" ran
+		equal "$(wc -l <"$ERR")" 1
+	done
 }
 
 @test "one command makes a directory for a group, and a file of root is the directory's owner's" {

@@ -99,15 +99,13 @@ static enum outcome try_acquire(struct file_backend *file, const struct request 
 	if (outcome != OUTCOME_HELD)
 		return outcome;
 	not_entered = file_lock_enter(&file->lock, err);
-	if (not_entered > 0 && lock_file(&file->lock, how | LOCK_NB, err) == OUTCOME_BUSY)
-		return OUTCOME_BUSY;
-	/* Nobody holds the lock, and the backend is not down. */
-	if (not_entered > 0)
+	/* If nobody holds the lock, it is not taken, and the backend is not down. */
+	if (not_entered > 0 && lock_file(&file->lock, how | LOCK_NB, err) != OUTCOME_BUSY)
 		error_set(err, ERROR_REFUSED, 0, "another process keeps byte %lld of %s locked, "
 			  "which dlock locks for some microseconds: it is stopped, or means harm",
 			  (long long)FILE_SECTION_BYTE, file->lock.path);
 	if (not_entered)
-		return OUTCOME_ERROR;
+		return not_entered > 0 ? OUTCOME_BUSY : OUTCOME_ERROR;
 	/*
 	 * A process that inspects the lock has it for a moment, within the section. So a try here
 	 * meets real holders only.
