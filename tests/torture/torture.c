@@ -425,7 +425,8 @@ static void take_arguments(int argc, char **argv)
 	char word[64];
 	int option;
 
-	*settings = (struct settings){ .seed = 1, .names = 1000000, .fair = true, .done = end_lane };
+	*settings = (struct settings){ .seed = 1, .names = 1000000, .fair = true,
+				       .done = end_lane };
 	settings->plan = (struct plan_options){ .shared = true, .slots = true, .min_hold = true,
 						.kinds = ~0U };
 	torture.first = 1;

@@ -186,11 +186,11 @@ static void judge_order(struct lane *lane, const struct hold *earlier, const str
 			  first, (long long)(before_ns / MS));
 }
 
-/* LATER began after EARLIER: was the minimum of this hold over, which lost nothing? */
+/* LATER began after EARLIER: was the minimum of this hold over? */
 static void judge_min_hold(struct lane *lane, const struct hold *earlier, const struct hold *later)
 {
 	int who = contender_of(earlier);
-	int64_t least_ns;
+	int64_t least_ns, early_ns;
 
 	if (who < 0 || (earlier->slots && earlier->slots == later->slots) ||
 	    lane->contenders[who].struck || !WIFEXITED(lane->contenders[who].status) ||
@@ -198,9 +198,10 @@ static void judge_min_hold(struct lane *lane, const struct hold *earlier, const 
 		return;
 	/* it counts from the acquisition, a little before the begin */
 	least_ns = earlier->begin_ns + (int64_t)lane->plan.contenders[who].min_hold_ms * MS;
-	if (earlier->last_ns < later->begin_ns && later->begin_ns < least_ns - 250LL * MS - slack_ns(lane))
+	early_ns = least_ns - later->begin_ns;
+	if (earlier->last_ns < later->begin_ns && early_ns > 250LL * MS + slack_ns(lane))
 		lane_find(lane, "%s began %lld ms before the minimum hold of c%d was over",
-			  later->name, (long long)((least_ns - later->begin_ns) / MS), who);
+			  later->name, (long long)(early_ns / MS), who);
 }
 
 /* When a hold can last have kept the lock, as far as others have seen: 0 if not known. */

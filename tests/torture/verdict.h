@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What a round must not show beyond what its history alone says: see README.md, "What is demanded". */
+/* What a round must not show beyond what its history says: see README.md, "What is demanded". */
 #pragma once
 
 #include "history.h"
