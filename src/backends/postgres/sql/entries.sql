@@ -51,9 +51,10 @@ SET LOCAL lock_timeout = {limit};
 SET LOCAL client_min_messages = warning;
 
 -- name: broken
--- The connection of an entry is gone. The list is read once for all entries.
-(q.home = pg_postmaster_start_time() AND q.pid <> ALL (ARRAY(
-  SELECT COALESCE(pg_stat_get_backend_pid(b), 0) FROM pg_stat_get_backend_idset() b)))
+-- The connection of an entry is gone. The list is read once for all entries, into a hash: an array would be
+-- searched from its begin for each.
+(q.home = pg_postmaster_start_time() AND q.pid NOT IN (
+  SELECT COALESCE(pg_stat_get_backend_pid(b), 0) FROM pg_stat_get_backend_idset() b))
 
 -- name: dead
 q.fence = 0 AND {broken}
