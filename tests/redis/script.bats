@@ -142,7 +142,7 @@ mixed='zadd KEY 99999999999999 a 99999999999999 theirs;hset {KEY}:holders mode s
 	matches "$(acquire a)" '^1 '
 	release a
 	called 905
-	has_line "$first" '^0$'
+	wait_until 5 has_line "$first" '^0$'
 	# The lock is free, and b is first.
 	matches "$(acquire c x 1)" '^0 -1 1 '
 	matches "$(acquire d)" '^0 -1 -1 '
