@@ -204,7 +204,7 @@ static void vary_contenders(struct plan *plan, struct random *random,
 		contender->contain = one_in(random, 4);
 		if (contender->contain && both)
 			contender->daemon = one_in(random, 3);
-		if (options->min_hold && one_in(random, 6))
+		if (one_in(random, 6))
 			contender->min_hold_ms = random_in(random, 100, 800);
 		if (one_in(random, 8))
 			contender->max_run_ms = random_in(random, 50, 400);

@@ -70,7 +70,6 @@ struct plan_options {
 	bool clock;		/* the contenders' clock can be set */
 	bool contained;		/* dlock is run with --contain */
 	bool varied;		/* contenders have options of their own, and some rounds a queue */
-	bool min_hold;		/* the strategy has --min-hold */
 	unsigned kinds;		/* a bit for each fault_kind that is wanted */
 };
 

@@ -19,7 +19,7 @@
  *	-I  the number of the first lane (0): several of us may share a server and a directory
  *	-K  kinds of faults, with commas (all); see plan.c for their names
  *	-L  locks at once (40)
- *	-M  what the strategy lacks, some of "shared slots order min-hold"
+ *	-M  what the strategy lacks, some of "shared slots order"
  *	-N  how many names a lane may use; the locks are called torture_LANE_NUMBER
  *	-P  the server's port: there is a server, and the word PORT in URI becomes that of a proxy
  *	-S  descriptor 3 gets orders for the process that has started the server, "stop MS" and
@@ -386,7 +386,6 @@ static void take_option(struct settings *settings, int option)
 	case 'M':
 		settings->plan.shared = !strstr(optarg, "shared");
 		settings->plan.slots = !strstr(optarg, "slots");
-		settings->plan.min_hold = !strstr(optarg, "min-hold");
 		settings->fair = !strstr(optarg, "order");
 		break;
 	case 'N':
@@ -427,8 +426,7 @@ static void take_arguments(int argc, char **argv)
 
 	*settings = (struct settings){ .seed = 1, .names = 1000000, .fair = true,
 				       .done = end_lane };
-	settings->plan = (struct plan_options){ .shared = true, .slots = true, .min_hold = true,
-						.kinds = ~0U };
+	settings->plan = (struct plan_options){ .shared = true, .slots = true, .kinds = ~0U };
 	torture.first = 1;
 	torture.rounds = 100;
 	torture.stop_ns = INT64_MAX;

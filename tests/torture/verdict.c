@@ -186,33 +186,35 @@ static void judge_order(struct lane *lane, const struct hold *earlier, const str
 			  first, (long long)(before_ns / MS));
 }
 
+/* When the minimum of a contender's hold ends. It counts from the acquisition, a little before. */
+static int64_t least_end_ns(const struct lane *lane, const struct hold *hold, int who)
+{
+	return hold->begin_ns + (int64_t)lane->plan.contenders[who].min_hold_ms * MS;
+}
+
 /* LATER began after EARLIER: was the minimum of this hold over? */
 static void judge_min_hold(struct lane *lane, const struct hold *earlier, const struct hold *later)
 {
 	int who = contender_of(earlier);
-	int64_t least_ns, early_ns;
+	int64_t early_ns;
 
 	if (who < 0 || (earlier->slots && earlier->slots == later->slots) ||
 	    lane->contenders[who].struck || !WIFEXITED(lane->contenders[who].status) ||
 	    WEXITSTATUS(lane->contenders[who].status) != 0)
 		return;
-	/* it counts from the acquisition, a little before the begin */
-	least_ns = earlier->begin_ns + (int64_t)lane->plan.contenders[who].min_hold_ms * MS;
-	early_ns = least_ns - later->begin_ns;
+	early_ns = least_end_ns(lane, earlier, who) - later->begin_ns;
 	if (earlier->last_ns < later->begin_ns && early_ns > 250LL * MS + slack_ns(lane))
 		lane_find(lane, "%s began %lld ms before the minimum hold of c%d was over",
 			  later->name, (long long)(early_ns / MS), who);
 }
 
-/* When a hold can last have kept the lock, as far as others have seen: 0 if not known. */
+/* When a hold can last have kept the lock, as far as others have seen. */
 static int64_t freed_ns(const struct lane *lane, const struct hold *hold, int64_t before_ns)
 {
 	int64_t ns = hold->exit_ns && hold->exit_ns < before_ns ? hold->exit_ns : hold->last_ns;
-	int64_t least_ns = 0;
 	int who = contender_of(hold);
+	int64_t least_ns = who >= 0 ? least_end_ns(lane, hold, who) : 0;
 
-	if (who >= 0)
-		least_ns = hold->begin_ns + (int64_t)lane->plan.contenders[who].min_hold_ms * MS;
 	return ns > least_ns ? ns : least_ns;
 }
 
