@@ -157,6 +157,7 @@ without() {
 	run -0 "a prefix/bin/dlock" version
 }
 
+# bats test_tags=more
 @test "a module that does not load fails the build, with its name" {
 	run -2 build MYSQL_LIBS= WITH_REDIS=no WITH_ZOOKEEPER=no WITH_POSTGRES=no
 	matches "$output" 'mysql.*undefined symbol'

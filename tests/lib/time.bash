@@ -68,7 +68,7 @@ took() {
 
 # wait_until SECONDS COMMAND...: polls until COMMAND succeeds, and fails at the deadline, which is later
 # by three times SLACK on a busy machine, because no test measures by it. It polls after 20 ms, and after a
-# tenth of the time since, up to 250 ms; less often where COMMAND takes long itself, such as a client of
+# fifth of the time since, up to 250 ms; less often where COMMAND takes long itself, such as a client of
 # MySQL, which gets a fifth of the time at most.
 wait_until() {
 	local seconds=$1 start deadline late='' asked ms
@@ -78,7 +78,7 @@ wait_until() {
 	until "$@"; do
 		now
 		if ((NOW <= deadline)); then
-			ms=$(((NOW - start) / 10))
+			ms=$(((NOW - start) / 5))
 			((ms >= 20)) || ms=20
 			((ms <= 250)) || ms=250
 			((ms >= 4 * (NOW - asked))) || ms=$((4 * (NOW - asked)))
@@ -95,12 +95,13 @@ wait_until() {
 	done
 }
 
-# holds_for MS COMMAND...: COMMAND succeeds now, every 0.1 s, and when MS are over; less often where it
-# takes long itself, which gets a fifth of the time at most. A failure that is shorter than this may go
+# holds_for MS COMMAND...: COMMAND succeeds now, after each tenth of MS, or 0.1 s where that is longer, and
+# when MS are over; less often where it takes long itself, which gets a fifth of the time at most. A failure that is shorter than this may go
 # unnoticed; a process that is dead and a hold that is lost stay so.
 holds_for() {
-	local ms=$1 deadline asked rest
+	local ms=$1 deadline asked rest least
 	shift
+	least=$((ms < 1000 ? 100 : ms / 10))
 	now
 	deadline=$((NOW + ms))
 	while :; do
@@ -109,7 +110,7 @@ holds_for() {
 		((asked < deadline)) || return 0
 		now
 		rest=$((4 * (NOW - asked)))
-		((rest >= 100)) || rest=100
+		((rest >= least)) || rest=$least
 		# The last time is when MS are over, not later.
 		((NOW + rest <= deadline)) || rest=$((NOW < deadline ? deadline - NOW : 0))
 		pause_ms "$rest"

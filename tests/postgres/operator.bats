@@ -123,17 +123,19 @@ tls_connections() {
 
 @test "a server whose answer never ends: every command ends in time, and takes little memory" {
 	local how uri
-	for how in drip notices errors results $(floods rows "$(long_or columns '')"); do
+	for how in drip $(long_or notices '') errors results $(floods rows "$(long_or columns '')"); do
 		tool hostile_postgres.py record "$how"
-		uri="postgresql://u:p@127.0.0.1:$TOOL_PORT/db?timeout=1s&connect-timeout=1s"
+		uri="postgresql://u:p@127.0.0.1:$TOOL_PORT/db?timeout=500ms&connect-timeout=1s"
 		hostile run -b "$uri" -n "$LOCK" -- touch ran
 		one_line "127\\.0\\.0\\.1:$TOOL_PORT"
 		[[ ! -e ran ]]
 	done
 	hostile status -b "$uri" "$LOCK"
 	one_line "127\\.0\\.0\\.1:$TOOL_PORT"
-	hostile acquire -b "$uri" -n "$LOCK"
-	hostile check -b "$uri"
+	if [[ $(long_or all '') ]]; then
+		hostile acquire -b "$uri" -n "$LOCK"
+		hostile check -b "$uri"
+	fi
 }
 
 @test "a server that answers without rows, or with rows of nonsense: nobody holds" {
