@@ -238,6 +238,25 @@ prepare() {
 	join "$second"
 }
 
+@test "a waiter at rest reads two keys, whatever the length of the queue" {
+	local second whole
+	tool proxy -l "$T/requests" "$ETCD_SERVER_PORT" "$T/proxy.ctl"
+	hold --
+	start "$DLOCK" run "$LOCK" -- true
+	wait_until 5 queued 2
+	second=$PID
+	start "$DLOCK" run -b "etcd://127.0.0.1:$TOOL_PORT" -t 3s "$LOCK" -- touch ran
+	wait_until 5 queued 3
+	whole=$(grep -c 'range_end":"[^"]' requests)
+	wait_until 15 eval '(($(grep -c keys_only requests) >= 4))'
+	equal "$(grep -c 'range_end":"[^"]' requests)" "$whole" "requests that read the queue"
+	release
+	join "$PID" 5
+	equal "$status" 0
+	[[ -e ran ]]
+	join "$second"
+}
+
 # ---- bad days
 
 @test "error: nobody listens, a server that never answers, and other protocols" {

@@ -323,6 +323,35 @@ static enum outcome look_first(struct etcd_backend *etcd, const struct request *
 	return judge_entry(queue, queue->mine < 0 ? queue->count : queue->mine, request, err);
 }
 
+/*
+ * Does the watch run, and is the entry before ours that it watches still there, and ours? Reads only
+ * these two, whatever the length of the queue. False: the queue has to be read.
+ */
+static bool is_at_rest(struct etcd_backend *etcd)
+{
+	struct etcd_own *own = &etcd->own;
+	struct error ignored = { 0 };
+	struct etcd_queue queue;
+	char *key, *other;
+	bool there;
+
+	if (!own->entry.created || own->woken || own->counts || !own->watched[0] ||
+	    !http_is_open(&etcd->watch))
+		return false;
+	key = etcd_key(own, own->watched);
+	other = memory_format("{\"request_range\":{\"key\":\"%s\",\"keys_only\":true,"
+			      "\"max_create_revision\":\"%" PRIu64 "\"}}", key, own->entry.created);
+	free(key);
+	if (etcd_read(etcd, ETCD_OWN, other, &queue, &ignored))
+		return false;
+	there = queue.mine >= 0 &&
+		json_object_get_boolean(etcd_get(etcd->reply, "/succeeded")) &&
+		etcd_get(etcd->reply, "/responses/0/response_range/kvs");
+	etcd_queue_free(&queue);
+	/* The watch is at the member that has answered. */
+	return there && own->member == etcd->at;
+}
+
 /* Make or write our entry, and read the queue in the same step. */
 static int write_entry(struct etcd_backend *etcd, const struct request *request,
 		       struct etcd_queue *queue, struct error *err)
@@ -355,7 +384,7 @@ static void wait_turn(struct etcd_backend *etcd, const struct request *request,
 		return;
 	begin_watch(etcd, blocker);
 	/* Nothing has shown yet that the watch works. */
-	grant->retry_ms = clock_earlier(grant->retry_ms, hold_retry_at(-1, false, false));
+	grant->retry_ms = clock_earlier(grant->retry_ms, hold_retry_at(-1, 1, false));
 }
 
 /* Act on what our entry does. LOST: it is not there, or its lease has to be extended first. */
@@ -395,9 +424,11 @@ static enum outcome try_once(struct etcd_backend *etcd, const struct request *re
 	struct etcd_own *own = &etcd->own;
 	enum outcome outcome = OUTCOME_HELD;
 	struct etcd_queue queue = { .mine = -1 };
+	/* What a long queue costs the server for each of its waiters must not grow with it. */
+	const bool rests = is_at_rest(etcd);
 	int failed;
 
-	if (own->entry.created ? !own->woken : !request->queue)
+	if (!rests && (own->entry.created ? !own->woken : !request->queue))
 		outcome = look_first(etcd, request, &queue, err);
 	if (outcome == OUTCOME_ERROR ||
 	    (outcome == OUTCOME_BUSY && queue.mine < 0 && !request->queue)) {
@@ -405,6 +436,10 @@ static enum outcome try_once(struct etcd_backend *etcd, const struct request *re
 		return outcome;
 	}
 	failed = ensure_lease(etcd, request, err);
+	if (rests && !failed) {
+		grant->retry_ms = renew_at(own, request);
+		return OUTCOME_BUSY;
+	}
 	if (!failed && (queue.mine < 0 || outcome != OUTCOME_BUSY)) {
 		etcd_queue_free(&queue);
 		failed = write_entry(etcd, request, &queue, err);

@@ -260,7 +260,7 @@ static int64_t choose_check(struct mysql_backend *my, const struct request *requ
 			    const int64_t state[static STATE_COLUMNS])
 {
 	const int64_t now_ms = clock_boot_ms();
-	int64_t late_ms, check_ms = hold_retry_at(-1, false, false);
+	int64_t late_ms, check_ms = hold_retry_at(-1, state[WAITING] ? state[WAITING] : 1, false);
 	char late[ROW_ID_SIZE] = "";
 
 	/*
@@ -432,7 +432,7 @@ static enum outcome take_entry(struct mysql_backend *my, const struct request *r
 	grant->ttl_ms = request->ttl_ms;
 	if (outcome != OUTCOME_BUSY)
 		return outcome;
-	grant->retry_ms = polls ? hold_retry_at(state[LEFT_MS], true, true) : 0;
+	grant->retry_ms = polls ? hold_retry_at(state[LEFT_MS], 0, true) : 0;
 	my->checked = my->position && enters;
 	if (my->position && !enters)
 		fall_asleep(my, request, grant);

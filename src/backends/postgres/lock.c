@@ -175,7 +175,7 @@ static enum outcome take_lock(struct postgres_backend *pg, const struct request 
 	if (grant->fence)
 		return OUTCOME_HELD;
 	grant->retry_ms = clock_earlier(late_ms, hold_retry_at(
-		get_number(pg, LEFT_MS), !get_number(pg, WAITING), get_number(pg, FOREIGN)));
+		get_number(pg, LEFT_MS), get_number(pg, WAITING), get_number(pg, FOREIGN)));
 	return hold_mode_slots_agree((int)get_number(pg, OTHER_SLOTS), request, err)
 		       ? OUTCOME_BUSY : OUTCOME_ERROR;
 }
