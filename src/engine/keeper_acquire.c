@@ -214,11 +214,13 @@ static enum outcome try_once(struct keeping *k, struct grant *grant)
 	return hold_acquire(k->backend, &k->request, grant, err);
 }
 
-/* Try and wait until the lock is held. Ends the process when it cannot be acquired. */
-static void try_until_held(struct keeping *k, struct grant *grant)
+/*
+ * Try and wait until the lock is held. in_line: this waiter had an answer already. Ends the process
+ * when it cannot be acquired.
+ */
+static void try_until_held(struct keeping *k, struct grant *grant, bool in_line)
 {
 	int64_t down_since_ms = 0, pause_ms = 0;
-	bool in_line = false;
 	enum outcome outcome;
 
 	while ((outcome = try_once(k, grant)) != OUTCOME_HELD) {
@@ -249,9 +251,9 @@ enum wake acquire_lock(struct keeping *k, struct grant *grant)
 {
 	enum wake wake;
 
-	for (;;) {
+	for (bool in_line = false;; in_line = k->request.queue) {
 		k->stage = STAGE_ACQUIRING;
-		try_until_held(k, grant);
+		try_until_held(k, grant, in_line);
 		if (offer_lock(k, grant, &wake))
 			return wake;
 		do {

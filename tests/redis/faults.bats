@@ -723,9 +723,11 @@ is_ours() {
 	at "$SWITCH" ip link set port2 down
 	wait_until 5 holds_back
 	wait_until 5 not holds_back
+	kill -CONT "$late"
+	# It is a waiter still, for which a server that is away is no reason to end.
+	wait_until 15 has_line "$err" 'cannot connect'
 	key_is "$token"
 	at "$SWITCH" ip link set port2 up
-	kill -CONT "$late"
 	wait_until 15 has_line "$err" ': running '
 	holds_for 4500 key_is "$token"
 	kill -TERM "$late"
