@@ -238,11 +238,26 @@ static void __attribute__((noreturn)) finish_and_exit(struct guarding *g)
 
 /* ---- before the command runs ---- */
 
+/* Set the limits of the command's time, which begins now. */
+static void begin_limit(struct guarding *g)
+{
+	const struct run_request *run = g->job->run;
+	const int64_t now_ms = clock_boot_ms();
+	int64_t max_run_at_ms = CLOCK_NEVER, until_at_ms = CLOCK_NEVER;
+
+	if (run->max_run_ms)
+		max_run_at_ms = now_ms + run->max_run_ms;
+	if (run->until_ms)
+		until_at_ms = now_ms + (run->until_ms - clock_wall_ms());
+	g->limit = until_at_ms < max_run_at_ms ? ENDING_UNTIL : ENDING_MAX_RUN;
+	g->limit_at_ms = clock_earlier(max_run_at_ms, until_at_ms);
+}
+
 /*
  * Set the timers before the lock is taken: from then on this process does not outlive the lease,
- * and is continued if it is stopped. The lease is read first: when it has ended no timer is set,
- * and a later renewal must not let the command start. Returns when it is too late to start the
- * command.
+ * and is continued for the limit, too, if it is stopped. The lease is read first: when it has ended
+ * no timer is set, and a later renewal must not let the command start. Returns when it is too late
+ * to start the command.
  */
 static int64_t arm_timers(struct guarding *g)
 {
@@ -250,8 +265,8 @@ static int64_t arm_timers(struct guarding *g)
 					       g->job->run->kill_after_ms).term_ms;
 	const int64_t check_ms = arm_kill_timer(g);
 
-	kernel_timer_set(&g->wake_timer, g->locked ? clock_earlier(start_by_ms, check_ms)
-						   : CLOCK_NEVER);
+	kernel_timer_set(&g->wake_timer, clock_earlier(
+		g->limit_at_ms, g->locked ? clock_earlier(start_by_ms, check_ms) : CLOCK_NEVER));
 	return start_by_ms;
 }
 
@@ -283,27 +298,13 @@ static void await_order(struct guarding *g)
 		environment_write_fence(atomic_load(&shared->fence));
 	else
 		environment_drop_hold(true);
+	begin_limit(g);
 	start_by_ms = arm_timers(g);
 	/* There is no offer for a lock of `file:` or an outer hold. */
 	if (g->locked && ((!shared_take(shared) &&
 			   atomic_load(&shared->offer) == OFFER_WITHDRAWN) ||
 			  clock_boot_ms() >= start_by_ms))
 		refuse_and_exit(g, ENDING_LEASE);
-}
-
-/* Set the limits of the command's time, which begins now. */
-static void begin_limit(struct guarding *g)
-{
-	const struct run_request *run = g->job->run;
-	const int64_t now_ms = clock_boot_ms();
-	int64_t max_run_at_ms = CLOCK_NEVER, until_at_ms = CLOCK_NEVER;
-
-	if (run->max_run_ms)
-		max_run_at_ms = now_ms + run->max_run_ms;
-	if (run->until_ms)
-		until_at_ms = now_ms + (run->until_ms - clock_wall_ms());
-	g->limit = until_at_ms < max_run_at_ms ? ENDING_UNTIL : ENDING_MAX_RUN;
-	g->limit_at_ms = clock_earlier(max_run_at_ms, until_at_ms);
 }
 
 /* ---- while it runs ---- */
@@ -464,7 +465,6 @@ void guard_main(const struct job *job, int fd)
 		_exit(0);
 	}
 	await_order(&g);
-	begin_limit(&g);
 	/* A limit of --max-run begins now. */
 	if (clock_boot_ms() >= g.limit_at_ms && g.limit == ENDING_UNTIL)
 		refuse_and_exit(&g, ENDING_UNTIL);

@@ -82,7 +82,7 @@ uint64_t hold_next_fence(uint64_t last);
 /*
  * Returns when a waiter tries without being woken, in ms of CLOCK_BOOTTIME: usually after 5 s and
  * some jitter. ahead: the waiters before it, or 1 where a try costs the same for each number of
- * them; it tries after 5 s more for each 100 of them, up to 30 s. The first one (0, whether the lock
+ * them; it tries after 5 s more for each 100 of them, up to 30 s. The first (0, whether the lock
  * is held or not) tries when the present lease ends, in left_ms (-1: no end is known), and every
  * 0.2 to 0.3 s while the holder is foreign: its release wakes nobody.
  */

@@ -114,6 +114,21 @@ stopped_all() {
 	on_both stopped_all
 }
 
+stopped_early() {
+	rm -f log
+	STOP_PARENTS=yes LD_PRELOAD=$BUILD/tests/preload/early_stop.so start \
+		"$DLOCK" run --max-run 1s -k 300ms "$LOCK" -- env -u LD_PRELOAD "$TOOLS/witness" -i -l log
+	wait_until 5 has_line log ' TERM$'
+	wait_until 5 is_free
+	kill -CONT "$PID"
+	join "$PID"
+	equal "$status" 121
+}
+
+@test "--max-run: all of dlock is stopped before the command begins: the command ends in time" {
+	on_both stopped_early
+}
+
 # bats test_tags=more
 @test "--max-run: with --contain, and without the lock" {
 	run --separate-stderr -121 "$DLOCK" run --contain --max-run 500ms -k 300ms "$LOCK" -- \

@@ -324,8 +324,8 @@ static enum outcome look_first(struct etcd_backend *etcd, const struct request *
 }
 
 /*
- * Does the watch run, and is the entry before ours that it watches still there, and ours? Reads only
- * these two, whatever the length of the queue. False: the queue has to be read.
+ * Does the watch run, and is the entry before ours that it watches still there, and ours? Reads
+ * only these two, whatever the length of the queue. False: the queue has to be read.
  */
 static bool is_at_rest(struct etcd_backend *etcd)
 {
