@@ -48,15 +48,13 @@ zk_ensemble_start() {
 	shift
 	for attempt in 1 2 3 4 5; do
 		ports=() servers=()
-		while ((${#ports[@]} < 6)); do
+		while ((${#ports[@]} < 3)); do
 			zk_free_port
 			[[ " ${ports[*]} " == *" $port "* ]] || ports+=("$port")
 		done
-		# Only the leader listens at the first port of these, so that it looks free to others
-		# until there is a new leader, which then cannot serve: no other test uses this range.
-		first=$((10000 + 3 * ((BASHPID + 499 * attempt) % 3000)))
+		zk_peer_ports
 		for member in 1 2 3; do
-			servers+=("server.$member=127.0.0.1:$((first + member)):${ports[member + 2]}")
+			servers+=("server.$member=127.0.0.1:$((first + member)):$((first + 3 + member))")
 		done
 		hosts=
 		for member in 1 2 3; do
@@ -170,6 +168,20 @@ zk_ensemble_serves() {
 # zk_free_port: sets the caller's port, below the range that the kernel hands out to clients
 zk_free_port() {
 	port=$((20000 + (RANDOM * 32768 + RANDOM) % 12000))
+}
+
+# zk_peer_ports: sets the caller's first to a port before six for the members of an ensemble, in a range
+# that no other test uses. Only the leader listens at its one of the first three, so that these look free
+# to others, until there is a new leader, which then cannot serve, or serves strangers. All members listen
+# at the other three.
+zk_peer_ports() {
+	local member
+	first=$((10000 + 6 * (BASHPID % 1500)))
+	for ((member = 1; member <= 3; member++)); do
+		if (exec 3<>"/dev/tcp/127.0.0.1/$((first + 3 + member))") 2>/dev/null; then
+			first=$((10000 + 6 * (RANDOM % 1500))) member=0
+		fi
+	done
 }
 
 # zk_configure DIR PORT LINE...
