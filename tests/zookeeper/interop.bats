@@ -320,9 +320,7 @@ add_together() {
 	equal "$status" 0
 }
 
-@test "nodes of another kind of lock are named by status and check, and keep nobody out" {
-	run "$DLOCK" check -q
-	not grep -q layout <<<"$output"
+@test "nodes of another kind of lock are named by status, and keep nobody out" {
 	hold --
 	zn create "$NODE/_c_9a1d4a3e-15e4-4d8e-9f2c-7c3d5b6f8a01-latch-0000000003"
 	zn create "$NODE/leases"
@@ -331,8 +329,6 @@ add_together() {
 	run -1 "$DLOCK" status --json "$LOCK"
 	equal "$(jq -c '[(.holders | length), (.waiters | length), (.ignored | sort)]' <<<"$output")" \
 		'[1,0,["_c_9a1d4a3e-15e4-4d8e-9f2c-7c3d5b6f8a01-latch-0000000003","leases"]]'
-	run -1 "$DLOCK" check
-	matches "$(grep layout <<<"$output")" "^warning +layout .* in $LOCK .*in all: 2"
 	release
 	run -0 "$DLOCK" run -n "$LOCK" -- true
 	zn rm "$NODE/_c_9a1d4a3e-15e4-4d8e-9f2c-7c3d5b6f8a01-latch-0000000003"

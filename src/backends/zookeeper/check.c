@@ -67,10 +67,6 @@ int zk_check(struct backend *backend, struct findings *findings, struct error *e
 		     "session", "raise maxSessionTimeout, or take a shorter --ttl",
 		     "a --ttl of up to %.6g s is granted", (double)zk->conn.ttl_ms / 1000);
 	failed = zk_show(backend, &request, &rows, err);
-	if (rows.ignored.count)
-		findings_add(findings, FINDING_WARNING, "layout", "use one kind of lock at a path",
-			     "%.160s is of another program, which dlock does not exclude (such "
-			     "nodes in all: %zu)", rows.ignored.names[0], rows.ignored.count);
 	rows_finish(&rows);
 	check_ensemble(zk, findings);
 	return failed;
