@@ -2,7 +2,7 @@
 # shellcheck shell=bash
 #
 # Each backend has the same outcomes and rows as the backend in memory, in random sequences of calls
-# (tests/conformance/memory/oracle.c). ORACLE_SEQUENCES is how many for each backend, by default 30,
+# (tests/conformance/memory/oracle.c). ORACLE_SEQUENCES is how many for each backend, by default 20,
 # and 250 outside of the core of the tests; ORACLE_SEED is the first.
 
 load ../lib/helpers
@@ -18,7 +18,7 @@ source "$TOP/tests/lib/services/postgres.bash"
 source "$TOP/tests/redlock/redlock.bash"
 
 setup_file() {
-	export ORACLE_SEQUENCES=${ORACLE_SEQUENCES:-$(long_or 250 30)}
+	export ORACLE_SEQUENCES=${ORACLE_SEQUENCES:-$(long_or 250 20)}
 	memory_for_file
 	export MYSQL_DIR=$BATS_FILE_TMPDIR/mysql
 	mysql_start "$MYSQL_DIR"

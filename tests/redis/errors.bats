@@ -291,10 +291,10 @@ replies() {
 @test "error: a list of locks that never ends is refused in time" {
 	replies '*2\r\n$1\r\n7\r\n*1\r\n$17\r\n{dlock:a}:holders\r\n' ''
 	# 15 times ?timeout=
-	timed "$DLOCK" status -b "${DLOCK_BACKEND%timeout=*}timeout=200ms"
+	timed "$DLOCK" status -b "${DLOCK_BACKEND%timeout=*}timeout=100ms"
 	equal "$status" 122
 	one_line 'list of locks does not end'
-	took "$MS" 2900 10000
+	took "$MS" 1400 8000
 	kill "$REPLIES"
 }
 
