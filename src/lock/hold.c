@@ -13,7 +13,7 @@
 #include "lease.h"
 
 #define PAUSE_JITTER_MS 500
-#define PAUSE_HUNDREDS 5
+#define PAUSE_FAR 100
 /* The least pause before another try when a lease is about to end. */
 #define PAUSE_LEAST_MS 20
 /* At random: a client that releases and acquires at a steady pace could hold at every try. */
@@ -274,9 +274,10 @@ uint64_t hold_next_fence(uint64_t last)
 
 int64_t hold_retry_at(int64_t left_ms, int64_t ahead, bool foreign)
 {
-	const int64_t hundreds = ahead > 0 ? clock_earlier(ahead / 100, PAUSE_HUNDREDS) : 0;
-	int64_t pause_ms = (1 + hundreds) * HOLD_RETRY_MS + rand() % PAUSE_JITTER_MS;
+	int64_t pause_ms = HOLD_RETRY_MS + rand() % PAUSE_JITTER_MS;
 
+	if (ahead >= PAUSE_FAR)
+		pause_ms += HOLD_RETRY_MS;
 	if (!ahead && foreign)
 		pause_ms = HOLD_FOREIGN_MS - rand() % FOREIGN_JITTER_MS;
 	if (!ahead && left_ms >= 0 && left_ms < pause_ms)

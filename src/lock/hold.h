@@ -81,10 +81,10 @@ uint64_t hold_next_fence(uint64_t last);
 
 /*
  * Returns when a waiter tries without being woken, in ms of CLOCK_BOOTTIME: usually after 5 s and
- * some jitter. ahead: the waiters before it, or 1 where a try costs the same for each number of
- * them; it tries after 5 s more for each 100 of them, up to 30 s. The first (0, whether the lock
- * is held or not) tries when the present lease ends, in left_ms (-1: no end is known), and every
- * 0.2 to 0.3 s while the holder is foreign: its release wakes nobody.
+ * some jitter. ahead: the waiters before it, or 1 where that makes no difference; behind 100 or
+ * more it tries half as often. The first (0, whether the lock is held or not) tries when the
+ * present lease ends, in left_ms (-1: no end is known), and every 0.2 to 0.3 s while the holder is
+ * foreign: its release wakes nobody.
  */
 #define HOLD_RETRY_MS 5000
 #define HOLD_FOREIGN_MS 300
@@ -93,12 +93,12 @@ int64_t hold_retry_at(int64_t left_ms, int64_t ahead, bool foreign);
 /*
  * The lifetimes of a waiter. A waiter that could take the lock and has not done so within LATE is
  * passed by the next one, so a waiter that is dead or stopped delays the others by about 1 s. After
- * each of its requests a waiter counts as alive for ALIVE, or, if it sleeps at a door, for ASLEEP,
- * which is three sleeps. After QUEUE without a request all are dead, and the queue is gone.
+ * each of its requests a waiter counts as alive for ALIVE, or, if it sleeps at a door, for
+ * ASLEEP, which is three sleeps. After QUEUE without a request all are dead, and the queue is gone.
  * On ZooKeeper the end of its session decides.
  */
 #define HOLD_LATE_MS 900
-#define HOLD_ALIVE_MS 45000
+#define HOLD_ALIVE_MS 20000
 #define HOLD_ASLEEP_MS (INT64_C(3) * HOLD_RETRY_MS)
 #define HOLD_QUEUE_MS 60000
 struct hold_late {

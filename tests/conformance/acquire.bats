@@ -1770,7 +1770,8 @@ shown_as_released() {
 		one_line 'has ended; unset DLOCK_TOKEN to begin again$'
 		holds_not
 	fi
-	wait_until 4 is_free
+	# etcd counts in whole seconds.
+	wait_until 6 is_free
 	nothing_left
 }
 

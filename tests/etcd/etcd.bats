@@ -294,6 +294,7 @@ prepare() {
 }
 
 @test "error: the database is full: 122, and check has the alarm" {
+	local timeout
 	private_etcd --quota-backend-bytes 100000
 	head -c 60000 /dev/zero | tr '\0' x >value
 	until [[ -n $(ec alarm list) ]]; do
@@ -302,6 +303,12 @@ prepare() {
 	refused 'full.*NOSPACE' "$P_URI"
 	run -122 "$DLOCK" check -b "$P_URI"
 	matches "$output" 'NOSPACE'
+	# The last try, for which no time is left, does not hide what the server has answered.
+	tool proxy "$P_PORT" "$T/proxy.ctl"
+	proxy hold 60
+	for timeout in 150 190 230 270 310; do
+		refused 'full.*NOSPACE' "etcd://127.0.0.1:$TOOL_PORT?timeout=${timeout}ms"
+	done
 }
 
 # ---- users

@@ -290,9 +290,7 @@ static void test_looks(void)
 		CHECK(look_in(100, 0, true) <= 102);
 		CHECK(look_in(-1, 99, true) <= HOLD_RETRY_MS + 500);
 		CHECK(look_in(-1, 100, false) >= 2 * HOLD_RETRY_MS - 1);
-		CHECK(look_in(-1, 499, false) <= 5 * HOLD_RETRY_MS + 500);
-		CHECK(look_in(-1, INT64_MAX, false) >= 6 * HOLD_RETRY_MS - 1);
-		CHECK(look_in(-1, INT64_MAX, false) < HOLD_ALIVE_MS - 2 * HOLD_RETRY_MS);
+		CHECK(look_in(-1, INT64_MAX, false) <= 2 * HOLD_RETRY_MS + 500);
 		CHECK(look_in(-1, INT64_MIN, false) <= HOLD_RETRY_MS + 500);
 	}
 	unit_case("late");

@@ -190,12 +190,12 @@ static int ask_member(struct etcd_backend *etcd, const char *path, const char *j
 /*
  * Ask the members, each with a share of the time. There is another round if one has answered, as
  * without a leader, or has closed a connection that was idle. Returns 0, or -1 with the error of
- * the last one.
+ * the last one, or, if the time was up then, of the last one that has answered.
  */
 static int ask_members(struct etcd_backend *etcd, const char *path, const char *json,
 		       struct error *err)
 {
-	struct error ignored;
+	struct error answered = { 0 }, ignored;
 	int64_t now;
 	bool again;
 
@@ -210,6 +210,8 @@ static int ask_members(struct etcd_backend *etcd, const char *path, const char *
 				return 0;
 			if (err->kind != ERROR_UNAVAILABLE)
 				return -1;
+			if (etcd->status > 0)
+				answered = *err;
 			again |= etcd->status > 0;
 			etcd->base.resent |= http_is_open(&etcd->main) && !etcd->main.unsent;
 			etcd_use_member(etcd, (etcd->at + 1) % etcd->host_count);
@@ -220,6 +222,8 @@ static int ask_members(struct etcd_backend *etcd, const char *path, const char *
 		if (again)
 			net_wait(-1, 0, now, etcd->base.cancel_fd, &ignored);
 	} while (again);
+	if (answered.kind && err->errnum == ETIMEDOUT)
+		*err = answered;
 	return -1;
 }
 

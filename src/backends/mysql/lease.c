@@ -260,7 +260,7 @@ static int64_t choose_check(struct mysql_backend *my, const struct request *requ
 			    const int64_t state[static STATE_COLUMNS])
 {
 	const int64_t now_ms = clock_boot_ms();
-	int64_t late_ms, check_ms = hold_retry_at(-1, state[WAITING] ? state[WAITING] : 1, false);
+	int64_t late_ms, check_ms = hold_retry_at(-1, 1, false);
 	char late[ROW_ID_SIZE] = "";
 
 	/*
