@@ -465,7 +465,7 @@ void guard_main(const struct job *job, int fd)
 		_exit(0);
 	}
 	await_order(&g);
-	/* A limit of --max-run begins now. */
+	/* A limit of --max-run has only begun. */
 	if (clock_boot_ms() >= g.limit_at_ms && g.limit == ENDING_UNTIL)
 		refuse_and_exit(&g, ENDING_UNTIL);
 	/* Asked here, because in a namespace the terminal's group has no number. */

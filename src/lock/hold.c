@@ -13,6 +13,7 @@
 #include "lease.h"
 
 #define PAUSE_JITTER_MS 500
+/* A waiter behind so many pauses for twice as long, because each try may read them all. */
 #define PAUSE_FAR 100
 /* The least pause before another try when a lease is about to end. */
 #define PAUSE_LEAST_MS 20

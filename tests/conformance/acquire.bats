@@ -1771,7 +1771,7 @@ shown_as_released() {
 		holds_not
 	fi
 	# etcd counts in whole seconds.
-	wait_until 6 is_free
+	wait_until "$([[ $CONFORMANCE == etcd ]] && echo 6 || echo 4)" is_free
 	nothing_left
 }
 

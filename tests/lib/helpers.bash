@@ -51,9 +51,14 @@ source "$TOP/tests/lib/services/redis.bash"
 # shellcheck source=tests/lib/services/zookeeper.bash
 source "$TOP/tests/lib/services/zookeeper.bash"
 
+# in_core: whether only the core of the tests runs (PART in tests/check)
+in_core() {
+	[[ ${PART:-core} == core ]]
+}
+
 # long_or LONG SHORT: prints the second one in the core of the tests (PART in tests/check), else the first
 long_or() {
-	[[ ${PART:-core} != core ]] && echo "$1" || echo "$2"
+	in_core && echo "$2" || echo "$1"
 }
 
 # untraced: bats notes before each command of bash where the test is, so as to tell where it failed.

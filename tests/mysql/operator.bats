@@ -77,7 +77,7 @@ load lease
 	hostile status -b "$uri" "$LOCK"
 	one_line "127\\.0\\.0\\.1:$TOOL_PORT"
 	# acquire uses the connection as run does, and check as status does.
-	if [[ $(long_or all '') ]]; then
+	if ! in_core; then
 		hostile acquire -b "$uri" -n "$LOCK"
 		hostile check -b "$uri"
 	fi

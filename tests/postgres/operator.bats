@@ -132,7 +132,7 @@ tls_connections() {
 	done
 	hostile status -b "$uri" "$LOCK"
 	one_line "127\\.0\\.0\\.1:$TOOL_PORT"
-	if [[ $(long_or all '') ]]; then
+	if ! in_core; then
 		hostile acquire -b "$uri" -n "$LOCK"
 		hostile check -b "$uri"
 	fi
