@@ -9,7 +9,7 @@
 # that is not possible, it stays where it is
 share_alike() {
 	local group=/sys/fs/cgroup/cpu/dlock-tests.$$
-	if grep -q '^[0-9]*:cpu[^/]*:/$' /proc/self/cgroup && mkdir "$group" 2>/dev/null; then
+	if grep -Eq '^[0-9]+:([^:]+,)?cpu(,[^:]+)?:/$' /proc/self/cgroup && mkdir "$group" 2>/dev/null; then
 		echo $$ >"$group/tasks"
 		FAIR_GROUP=$group
 	fi
