@@ -313,7 +313,7 @@ commands() {
 
 	hold -b plain --
 	run -124 "$DLOCK" run -b plain "$LOCK" -- true
-	run -124 env DLOCK_WAIT=10ms "$DLOCK" run -b own "$LOCK" -- true
+	run -124 env DLOCK_WAIT=500ms "$DLOCK" run -b own "$LOCK" -- true
 	# without a limit: only timeout(1) ends it
 	run -124 timeout -s INT 0.3 "$DLOCK" run -b own "$LOCK" -- true
 	run -130 timeout --preserve-status -s INT 0.3 "$DLOCK" run -b plain -w none "$LOCK" -- true

@@ -824,7 +824,7 @@ permitted() {
 	hold -t 2s --
 	start "$DLOCK" run -w 10s "$LOCK" -- true
 	waiter=$PID
-	start "$DLOCK" run -w 200ms "$LOCK" -- true
+	start "$DLOCK" run -w 1s "$LOCK" -- true
 	join "$PID"
 	equal "$status" 124
 	start "$DLOCK" run "$LOCK" -- true

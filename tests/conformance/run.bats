@@ -65,7 +65,7 @@ load common
 	for code in 7 0 255; do
 		run --separate-stderr "-$code" "$DLOCK" run -n -E $code "$LOCK" -- touch ran
 	done
-	run --separate-stderr -8 "$DLOCK" run -w 0.1 --conflict-exit-code=8 "$LOCK" -- touch ran
+	run --separate-stderr -8 "$DLOCK" run -w 0.5 --conflict-exit-code=8 "$LOCK" -- touch ran
 	[[ ! -e ran ]]
 	waiters 0
 }

@@ -229,6 +229,16 @@ foreign_waits() {
 	wait_until 2 nothing_on_nodes
 }
 
+@test "a release that one node reports, and two others carry out before they are asked again, is done" {
+	through_proxies
+	hold -t 6s --
+	tell 'cut-on EVAL' 1 2
+	tell 'drop-on EVAL' 4 5
+	release
+	equal "$(<"$HOLDER_ERR")" ""
+	wait_until 2 nothing_on_nodes
+}
+
 # ---- a minority
 
 @test "two nodes killed, before and while it is held: it is held, excludes, and is released" {

@@ -322,7 +322,7 @@ check() {
 	hold -t 2s --
 	start "$DLOCK" run -w 10s "$LOCK" -- true
 	local waiter=$PID
-	start "$DLOCK" run -w 200ms "$LOCK" -- true
+	start "$DLOCK" run -w 1s "$LOCK" -- true
 	join "$PID"
 	equal "$status" 124
 	holds_for 1500 alive "$COMMAND"

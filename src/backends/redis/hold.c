@@ -89,7 +89,7 @@ static enum outcome classify_standing(const struct redis_client *client,
 	if (standing->held >= client->quorum)
 		return OUTCOME_HELD;
 	if (standing->lost <= client->count - client->quorum) {
-		redis_no_majority(client, standing->held + standing->lost, err);
+		redis_no_majority(client, standing->held, err);
 		return OUTCOME_ERROR;
 	}
 	if (client->count == 1)
@@ -454,6 +454,7 @@ enum outcome redis_release(struct backend *backend, const struct request *reques
 			       request->text ? request->text : "", "0", "0" },
 	};
 	struct standing standing;
+	enum outcome outcome;
 
 	/* No script has to call this token any more. */
 	stop_listening(client);
@@ -463,7 +464,10 @@ enum outcome redis_release(struct backend *backend, const struct request *reques
 	read_answers(client, &standing);
 	if (client->count > 1)
 		client->base.resent = standing.held + standing.resent >= client->quorum;
-	return classify_standing(client, &standing, "does not have this token any more", err);
+	outcome = classify_standing(client, &standing, "does not have this token any more", err);
+	/* No majority has it any more, although some had released it before they were asked again. */
+	return outcome == OUTCOME_ERROR && client->count > 1 && client->base.resent ? OUTCOME_LOST
+										    : outcome;
 }
 
 /* ---- breaking ---- */
