@@ -55,6 +55,21 @@ prepare() {
 	matches "$output" 'ignored.*settings'
 }
 
+@test "a key that is no entry of the lock, between a holder and a waiter, lets nobody in" {
+	local key
+	for key in settings "below/12ab"; do
+		hold --
+		ec put "$LOCK/$key" nobody >/dev/null
+		run -124 "$DLOCK" run -w 1s "$LOCK" -- true
+		start "$DLOCK" run "$LOCK" -- true
+		wait_until 5 queued 3
+		release
+		join "$PID"
+		equal "$status" 0
+		ec del "$LOCK/$key" >/dev/null
+	done
+}
+
 # ---- other programs
 
 @test "etcdctl lock holds: dlock waits, shows it, and gets the lock at once" {

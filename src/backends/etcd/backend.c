@@ -21,8 +21,8 @@
  * same before the keepalive and in the answer to the read, one leader was in office all the time.
  *
  * Waiting. A waiter watches the last entry before its own that excludes it, over a connection of
- * its own. When that has ended, it writes when it began to hold and reads the queue, in one
- * transaction. A waiter for a slot watches all entries, counts those before its own, and asks when
+ * its own. When that has ended, it writes when it began to hold and reads the queue, of which an
+ * exclusive one needs the last entry alone, in one transaction. A waiter for a slot watches all entries, counts those before its own, and asks when
  * there are few enough. Each watches its own key, too, as does a holder: somebody may break the
  * lock, or an old leader may end the lease. A waiter that is dead or stopped delays the others
  * until its lease ends, as with `etcdctl lock`.

@@ -41,6 +41,7 @@ struct etcd_queue {
 	ptrdiff_t count;
 	ptrdiff_t mine; /* the index of our entry; -1: it is not there */
 	struct name_list ignored; /* keys there that are no entries */
+	bool others; /* there are such keys, or some of other locks */
 };
 
 /* The entry of this process. */
@@ -150,10 +151,11 @@ void etcd_queue_free(struct etcd_queue *queue);
 ptrdiff_t etcd_queue_blocker(const struct etcd_queue *queue, ptrdiff_t i);
 
 /*
- * Our entry alone; it and those that were created before, or all if it is not known that there is
- * one; all, without taking over what is stored of our entry.
+ * Our entry alone; behind a change, it and the last one that was created before; it and those that
+ * were created before, or all if it is not known that there is one; all, without taking over what
+ * is stored of our entry.
  */
-enum etcd_part { ETCD_OWN, ETCD_UNTIL, ETCD_ALL };
+enum etcd_part { ETCD_OWN, ETCD_LAST, ETCD_UNTIL, ETCD_ALL };
 
 /*
  * Read this part of the queue, and take over what is stored of our entry. change: NULL, or a change

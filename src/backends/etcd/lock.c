@@ -352,7 +352,10 @@ static bool is_at_rest(struct etcd_backend *etcd)
 	return there && own->member == etcd->at;
 }
 
-/* Make or write our entry, and read the queue in the same step. */
+/*
+ * Make or write our entry, and read in the same step what may block it. The entry before an
+ * exclusive one does, whatever it is.
+ */
 static int write_entry(struct etcd_backend *etcd, const struct request *request,
 		       struct etcd_queue *queue, struct error *err)
 {
@@ -365,7 +368,15 @@ static int write_entry(struct etcd_backend *etcd, const struct request *request,
 		own->entry.mode = request->mode;
 		own->entry.slots = request->slots;
 	}
-	return etcd_read(etcd, ETCD_UNTIL, etcd_put(own, request->text), queue, err);
+	if (own->entry.mode != HOLD_EXCLUSIVE)
+		return etcd_read(etcd, ETCD_UNTIL, etcd_put(own, request->text), queue, err);
+	if (etcd_read(etcd, ETCD_LAST, etcd_put(own, request->text), queue, err))
+		return -1;
+	if (!queue->others)
+		return 0;
+	/* The key before ours is none of this lock. */
+	etcd_queue_free(queue);
+	return etcd_read(etcd, ETCD_UNTIL, NULL, queue, err);
 }
 
 /* Wait for the end of the entry that blocks ours. */
@@ -384,7 +395,7 @@ static void wait_turn(struct etcd_backend *etcd, const struct request *request,
 		return;
 	begin_watch(etcd, blocker);
 	/* Nothing has shown yet that the watch works. */
-	grant->retry_ms = clock_earlier(grant->retry_ms, hold_retry_at(-1, 1, false));
+	grant->retry_ms = clock_earlier(grant->retry_ms, hold_retry_at(-1, false, false));
 }
 
 /* Act on what our entry does. LOST: it is not there, or its lease has to be extended first. */

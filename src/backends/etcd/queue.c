@@ -119,8 +119,10 @@ static void add_entry(struct etcd_queue *queue, struct json_object *kv, size_t d
 		snprintf(entry->id, sizeof(entry->id), "%.16s", id);
 		read_value(entry, etcd_decode(etcd_text(kv, "/value"), &value_length));
 		queue->count++;
-	} else if (!strchr(id, '/')) {
-		name_list_add(&queue->ignored, id, strlen(id));
+	} else {
+		queue->others = true;
+		if (!strchr(id, '/'))
+			name_list_add(&queue->ignored, id, strlen(id));
 	}
 	free(key);
 }
@@ -190,22 +192,26 @@ int etcd_read(struct etcd_backend *etcd, enum etcd_part part, char *change,
 	const bool alone = part == ETCD_OWN;
 	struct etcd_own *own = &etcd->own;
 	char *read = memory_format(
-		"{\"key\":\"%s\",\"range_end\":\"%s\",\"max_create_revision\":\"%" PRIu64 "\"}",
+		"{\"key\":\"%s\",\"range_end\":\"%s\",\"max_create_revision\":\"%" PRIu64 "\"",
 		alone ? own->key : own->first, alone ? "" : own->end,
 		part == ETCD_ALL ? 0 : own->entry.created);
 	const char *path = "/v3/kv/range", *answer = "";
-	char *json = read;
+	char *json = memory_format("%s}", read);
 
 	if (change) {
+		free(json);
 		json = memory_format(
 			"{\"compare\":[{\"key\":\"%s\",\"target\":\"CREATE\",\"result\":\"EQUAL\","
 			"\"create_revision\":\"%" PRIu64 "\"}],\"success\":[%s,"
-			"{\"request_range\":%s}],\"failure\":[{\"request_range\":%s}]}",
-			own->key, own->entry.created, change, read, read);
+			"{\"request_range\":%s%s}}],\"failure\":[{\"request_range\":%s}}]}",
+			own->key, own->entry.created, change, read,
+			part == ETCD_LAST ? ",\"sort_target\":\"CREATE\","
+					    "\"sort_order\":\"DESCEND\",\"limit\":\"2\"" : "",
+			read);
 		free(change);
-		free(read);
 		path = "/v3/kv/txn";
 	}
+	free(read);
 	if (etcd_call(etcd, path, json, err))
 		return -1;
 	if (change)
