@@ -13,8 +13,6 @@
 #include "lease.h"
 
 #define PAUSE_JITTER_MS 500
-/* A waiter behind so many pauses for twice as long, because each try may read them all. */
-#define PAUSE_FAR 100
 /* The least pause before another try when a lease is about to end. */
 #define PAUSE_LEAST_MS 20
 /* At random: a client that releases and acquires at a steady pace could hold at every try. */
@@ -273,15 +271,13 @@ uint64_t hold_next_fence(uint64_t last)
 	return clock > last ? clock : last + 1;
 }
 
-int64_t hold_retry_at(int64_t left_ms, int64_t ahead, bool foreign)
+int64_t hold_retry_at(int64_t left_ms, bool first, bool foreign)
 {
 	int64_t pause_ms = HOLD_RETRY_MS + rand() % PAUSE_JITTER_MS;
 
-	if (ahead >= PAUSE_FAR)
-		pause_ms += HOLD_RETRY_MS;
-	if (!ahead && foreign)
+	if (first && foreign)
 		pause_ms = HOLD_FOREIGN_MS - rand() % FOREIGN_JITTER_MS;
-	if (!ahead && left_ms >= 0 && left_ms < pause_ms)
+	if (first && left_ms >= 0 && left_ms < pause_ms)
 		pause_ms = left_ms > PAUSE_LEAST_MS ? left_ms + 2 : PAUSE_LEAST_MS;
 	return clock_boot_ms() + pause_ms;
 }

@@ -81,14 +81,16 @@ uint64_t hold_next_fence(uint64_t last);
 
 /*
  * Returns when a waiter tries without being woken, in ms of CLOCK_BOOTTIME: usually after 5 s and
- * some jitter. ahead: the waiters before it, or 1 where that makes no difference; behind 100 or
- * more it tries half as often. The first (0, whether the lock is held or not) tries when the
- * present lease ends, in left_ms (-1: no end is known), and every 0.2 to 0.3 s while the holder is
- * foreign: its release wakes nobody.
+ * some jitter. The first tries when the present lease ends, in left_ms (-1: no end is known), and
+ * every 0.2 to 0.3 s while the holder is foreign: its release wakes nobody. first: no waiter is
+ * before this one, whether the lock is held or not.
  */
 #define HOLD_RETRY_MS 5000
 #define HOLD_FOREIGN_MS 300
-int64_t hold_retry_at(int64_t left_ms, int64_t ahead, bool foreign);
+int64_t hold_retry_at(int64_t left_ms, bool first, bool foreign);
+
+/* Behind so many waiters, one on SQL only notes that it is alive: to read more would cost more. */
+#define HOLD_FAR 100
 
 /*
  * The lifetimes of a waiter. A waiter that could take the lock and has not done so within LATE is

@@ -7,7 +7,8 @@
  *
  * tests/model/line.pml is the model of this queue. Its try() and take() are take_lock(), which also
  * removes a late waiter (leave()), its nap is fall_asleep(), and its release() is release_entry(),
- * whose KILL QUERY is send(). A second one is not told when the first has come.
+ * whose KILL QUERY is send(). A second one is not told when the first has come. A waiter far back
+ * does not try between two naps (stays_far()).
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -260,7 +261,7 @@ static int64_t choose_check(struct mysql_backend *my, const struct request *requ
 			    const int64_t state[static STATE_COLUMNS])
 {
 	const int64_t now_ms = clock_boot_ms();
-	int64_t late_ms, check_ms = hold_retry_at(-1, 1, false);
+	int64_t late_ms, check_ms = hold_retry_at(-1, false, false);
 	char late[ROW_ID_SIZE] = "";
 
 	/*
@@ -328,6 +329,7 @@ static enum outcome take_lock(struct mysql_backend *my, const struct request *re
 		if (outcome != OUTCOME_BUSY)
 			break;
 		my->check_ms = choose_check(my, request, state);
+		my->far = state[WAITING] >= HOLD_FAR;
 		/* A newcomer cannot know for how long the first waiter has been late. */
 		if (!state[LATE] || (!fresh && (my->check_ms || !request->queue)))
 			return outcome;
@@ -343,8 +345,8 @@ static enum outcome take_lock(struct mysql_backend *my, const struct request *re
 	return outcome;
 }
 
-/* Sleep in the server until the statement ends. If the server hangs, retry_ms ends the wait. */
-static void fall_asleep(struct mysql_backend *my, const struct request *request,
+/* Sleep in the server until this statement ends. If the server hangs, retry_ms ends the wait. */
+static void fall_asleep(struct mysql_backend *my, const struct request *request, const char *sql,
 			struct grant *grant)
 {
 	const int64_t sleep_ms = my->check_ms - clock_boot_ms();
@@ -361,7 +363,7 @@ static void fall_asleep(struct mysql_backend *my, const struct request *request,
 	my->asleep_ms = clock_boot_ms();
 	call_begin(&call, my, &my->conn, request);
 	sql_set(call.values, SQL_INT("sleep", sleep_ms));
-	if (!mysql_start(call.conn, sql_entries_sleep, call.values, &ignored))
+	if (!mysql_start(call.conn, sql, call.values, &ignored))
 		grant->retry_ms = my->check_ms + my->base.timeout_ms;
 }
 
@@ -411,6 +413,23 @@ static int wake_up(struct mysql_backend *my, const struct request *request, stru
 	return failed && (err->errnum == ETIMEDOUT || err->kind == ERROR_CANCELLED) ? -1 : 0;
 }
 
+/* Is our entry still far back in the queue? Then this request has noted that its client is alive. */
+static bool stays_far(struct mysql_backend *my, const struct request *request)
+{
+	struct error ignored = { 0 };
+	MYSQL_RES *rows = NULL;
+	int64_t far = 0;
+	struct call call;
+
+	/* One that polls has to find its turn itself. */
+	if (!my->position || !my->far || my->poll_ms || my->cuts >= CUTS_MOST)
+		return false;
+	call_begin(&call, my, &my->conn, request);
+	mysql_run(call.conn, sql_entries_stay, call.values, &rows, &ignored);
+	mysql_numbers(rows, &far, 1);
+	return far;
+}
+
 static enum outcome take_entry(struct mysql_backend *my, const struct request *request,
 			       struct grant *grant, struct error *err)
 {
@@ -422,7 +441,12 @@ static enum outcome take_entry(struct mysql_backend *my, const struct request *r
 		return OUTCOME_ERROR;
 	/* Sleep only now, because the caller used the connection to show the holder. */
 	if (my->checked) {
-		fall_asleep(my, request, grant);
+		fall_asleep(my, request, sql_entries_sleep, grant);
+		return OUTCOME_BUSY;
+	}
+	if (stays_far(my, request)) {
+		my->check_ms = choose_check(my, request, (int64_t[STATE_COLUMNS]){ 0 });
+		fall_asleep(my, request, sql_entries_sleep_far, grant);
 		return OUTCOME_BUSY;
 	}
 	grant->sent_ms = clock_boot_ms();
@@ -432,10 +456,10 @@ static enum outcome take_entry(struct mysql_backend *my, const struct request *r
 	grant->ttl_ms = request->ttl_ms;
 	if (outcome != OUTCOME_BUSY)
 		return outcome;
-	grant->retry_ms = polls ? hold_retry_at(state[LEFT_MS], 0, true) : 0;
+	grant->retry_ms = polls ? hold_retry_at(state[LEFT_MS], true, true) : 0;
 	my->checked = my->position && enters;
 	if (my->position && !enters)
-		fall_asleep(my, request, grant);
+		fall_asleep(my, request, sql_entries_sleep, grant);
 	grant->poll_ms = my->poll_ms;
 	return OUTCOME_BUSY;
 }

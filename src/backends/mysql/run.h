@@ -40,6 +40,7 @@ struct mysql_backend {
 	int64_t asleep_ms;	/* when the last sleep began */
 	int cuts;		/* sleeps in a row that something unknown has cut short */
 	int64_t poll_ms;	/* pause behind entries of another home, or after cuts; 0: none */
+	bool far;		/* our entry was far back (HOLD_FAR) when the queue was read */
 	struct hold_late late;
 	/* Of door.c: conn is a session exactly when it has passed the door. */
 	bool at_door;		/* conn sleeps at the door */

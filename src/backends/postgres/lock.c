@@ -41,6 +41,7 @@ void postgres_begin(struct postgres_backend *pg, const struct request *request)
 	sql_set(values, SQL_INT("keep", request->keep_ms));
 	sql_set(values, SQL_INT("alive", HOLD_ALIVE_MS));
 	sql_set(values, SQL_INT("patience", HOLD_LATE_MS));
+	sql_set(values, SQL_INT("far", HOLD_FAR));
 	sql_set(values, SQL_INT("fence", 0));
 	sql_set(values, SQL_INT("stale", pg->conn.stale));
 	sql_set(values, SQL_INT("limit", pg->base.timeout_ms + GIVEN_UP_MS));
@@ -141,6 +142,15 @@ enum state {
 	LATE,			/* a waiter before it that may hold; "": none */
 };
 
+/* Is our entry still far back in the queue? Then this request has noted that its client is alive. */
+static bool stays_far(struct postgres_backend *pg)
+{
+	struct error ignored = { 0 };
+
+	return pg->polls && pg->far &&
+	       !postgres_run(&pg->conn, sql_stay, pg->values, &ignored) && get_number(pg, 0);
+}
+
 /* Take the lock with an entry, which is made if it is not there, and remove a late waiter. */
 static enum outcome take_lock(struct postgres_backend *pg, const struct request *request,
 			      struct grant *grant, struct error *err)
@@ -156,6 +166,10 @@ static enum outcome take_lock(struct postgres_backend *pg, const struct request 
 		sql = statements->take_sql;
 	postgres_begin(pg, request);
 	sql_set(pg->values, SQL_INT("ttl", grant->ttl_ms));
+	if (stays_far(pg)) {
+		grant->retry_ms = hold_retry_at(-1, false, false);
+		return OUTCOME_BUSY;
+	}
 	do {
 		sql_set(pg->values, SQL_TEXT("late", late));
 		failed = postgres_run(&pg->conn, sql, pg->values, err);
@@ -172,10 +186,11 @@ static enum outcome take_lock(struct postgres_backend *pg, const struct request 
 		grant->fence = pg->fence = (uint64_t)get_number(pg, FENCE);
 	} while (!grant->fence && !late_ms);
 	pg->polls = !grant->fence && request->queue;
+	pg->far = get_number(pg, WAITING) >= HOLD_FAR;
 	if (grant->fence)
 		return OUTCOME_HELD;
 	grant->retry_ms = clock_earlier(late_ms, hold_retry_at(
-		get_number(pg, LEFT_MS), get_number(pg, WAITING), get_number(pg, FOREIGN)));
+		get_number(pg, LEFT_MS), !get_number(pg, WAITING), get_number(pg, FOREIGN)));
 	return hold_mode_slots_agree((int)get_number(pg, OTHER_SLOTS), request, err)
 		       ? OUTCOME_BUSY : OUTCOME_ERROR;
 }

@@ -79,12 +79,13 @@ COUNT(q.place) = 0 OR w.mode <> 0 AND SUM(q.mode <> w.mode) = 0 AND
 
 -- name: entries_take
 -- Adds an entry, unless this token has one, and takes the lock if the entries before it allow this.
--- Expired entries are deleted, because a clock that is set back would revive them. An earlier
--- request of this token, whose answer was lost, may have taken the lock: then its lease is
--- extended.
+-- Expired entries are deleted, because a clock that is set back would revive them; those behind it
+-- delay only others. An earlier request of this token, whose answer was lost, may have taken the
+-- lock: then its lease is extended.
 START TRANSACTION;
 {draw} {draw_end}
-DELETE FROM dlock_entries WHERE {lock} AND (expires <= {now} OR place = {late} AND fence = 0);
+DELETE FROM dlock_entries WHERE {lock} AND ({place} = 0 OR place <= {place}) AND
+  (expires <= {now} OR place = {late} AND fence = 0);
 INSERT INTO dlock_entries
     (strategy, name, place, token, mode, fence, expires, conn, home, owner)
   SELECT {strategy}, {name}, LAST_INSERT_ID(), {token}, {mode}, 0, {now} + {alive},
@@ -121,6 +122,24 @@ IF(NOT ({may_hold}), LEAST({sleep},
 -- another connection, where a proxy has led it, does not sleep, and has all of it in this column.
 SELECT /* dlock sleep {token} */ SLEEP({sleep_ms} / 1000), IF(COUNT(w.place), {sleep_ms}, {sleep})
   FROM {with_before} AND w.place = {place} AND w.conn = CONNECTION_ID();
+
+-- name: entries_far
+-- Are there so many waiters before {place}?
+(SELECT COUNT(*) FROM (SELECT 1 FROM dlock_entries q WHERE {lock} AND q.place < {place} AND
+  q.fence = 0 AND q.expires > {now} LIMIT {far}) f) = {far}
+
+-- name: entries_stay
+-- Notes that a waiter is alive for which it is too early to take the lock. Returns whether it is one.
+SET @far = {entries_far};
+UPDATE dlock_entries SET expires = {now} + {alive} WHERE {lock} AND place = {place} AND fence = 0 AND
+  conn = CONNECTION_ID() AND expires > {now} AND @far AND NOT {read_only};
+SELECT ROW_COUNT();
+
+-- name: entries_sleep_far
+-- The sleep of such a waiter, with the columns of entries_sleep.
+SELECT /* dlock sleep {token} */ SLEEP(IF(COUNT(*) AND {entries_far}, {sleep}, 0) / 1000),
+    IF(COUNT(*) AND NOT {entries_far}, 0, {sleep})
+  FROM dlock_entries WHERE {lock} AND place = {place} AND conn = CONNECTION_ID();
 
 -- name: entries_waiters
 -- Gives the positions of the first two waiters of this home, behind the number of rows that the

@@ -87,22 +87,25 @@ CASE pg_backend_pid() WHEN {backend} THEN pg_postmaster_start_time() ELSE '-infi
 INSERT INTO dlock_entries AS e
   SELECT strategy, name, {token}, fence, {mode}, fence, {until}, pg_backend_pid(), {home}, {owner}
   FROM dlock_names n WHERE {lock} AND CASE WHEN EXISTS (SELECT FROM dlock_entries q WHERE {lock} AND
-      token <> {token} AND place < COALESCE((SELECT place FROM dlock_entries WHERE {lock} AND token = {token}),
-      n.fence)) THEN false ELSE {door} END
+      token <> {token} AND place < COALESCE({my_place}, n.fence)) THEN false ELSE {door} END
   ON CONFLICT (strategy, name, token) DO UPDATE SET pid = excluded.pid, home = excluded.home,
     expires = excluded.expires, fence = CASE WHEN e.fence > 0 THEN e.fence ELSE excluded.fence END
   RETURNING fence;
 
+-- name: my_place
+(SELECT place FROM dlock_entries WHERE {lock} AND token = {token})
+
 -- name: take
 -- Adds an entry, unless this token has one, and takes the lock if the entries before it allow this.
--- Expired entries are deleted first, so whoever is still there afterwards counts. An earlier request
--- of this token, whose answer was lost, may have taken the lock: then its lease is extended.
+-- Expired entries are deleted first, so whoever is still there afterwards counts; those behind it delay
+-- only others. An earlier request of this token, whose answer was lost, may have taken the lock: then its
+-- lease is extended.
 {begin}
 {draw}
 {listening}
 WITH pruned AS (
-  DELETE FROM dlock_entries q WHERE {lock} AND (expires <= clock_timestamp() OR
-    token <> {token} AND (fence = 0 AND token = {late} OR {dead})) RETURNING token)
+  DELETE FROM dlock_entries q WHERE {lock} AND (place <= {my_place}) IS NOT false AND
+    (expires <= clock_timestamp() OR token <> {token} AND (fence = 0 AND token = {late} OR {dead})) RETURNING token)
 SELECT set_config('dlock.pruned', count(*)::text, true) FROM pruned;
 INSERT INTO dlock_entries AS e
   SELECT strategy, name, {token}, fence, {mode}, 0, clock_timestamp() + {alive} * interval '1 ms', pg_backend_pid(),
@@ -115,7 +118,7 @@ WITH entries AS (
       min(mode) OVER b AS low, max(mode) OVER b AS high,
       min(expires) FILTER (WHERE fence > 0) OVER b AS ends,
       max(mode) FILTER (WHERE fence > 0) OVER b AS held
-    FROM dlock_entries WHERE {lock}
+    FROM dlock_entries WHERE {lock} AND place <= {my_place}
     WINDOW b AS (ORDER BY place ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)),
 able AS (
   SELECT *, before = 0 OR
@@ -138,6 +141,15 @@ SELECT COALESCE((SELECT fence FROM put), 0), waiting,
       a.expires < clock_timestamp() + ({alive} - {patience}) * interval '1 ms' ORDER BY a.place LIMIT 1), ''),
     CASE WHEN taken AND mode <> 0 OR current_setting('dlock.pruned') <> '0' THEN ({wake}) END
   FROM me;
+
+-- name: stay
+-- Notes that a waiter is alive that has so many others before it, and is woken over this connection.
+{begin}
+UPDATE dlock_entries e SET expires = clock_timestamp() + {alive} * interval '1 ms'
+  WHERE {lock} AND token = {token} AND fence = 0 AND expires > clock_timestamp() AND
+    pid = pg_backend_pid() AND pid = {backend} AND (SELECT count(*) FROM (SELECT FROM dlock_entries
+      WHERE {lock} AND place < e.place AND fence = 0 AND expires > clock_timestamp() LIMIT {far}) f) = {far}
+  RETURNING 1;
 
 -- name: end_stale
 -- Ends a connection that we have closed during a request, if its last statement has the digest of our
