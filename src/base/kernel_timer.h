@@ -17,7 +17,8 @@ struct kernel_timer {
 
 /*
  * Create a timer on clock for sig, and do not set it. With repeat_ms more than 0 the timer repeats
- * sig until it is set again, because the process may be stopped again at once. Returns 0, or -1
+ * sig until it is set again, because the process may be stopped again soon; but not if it is
+ * stopped before it has read sig, which takes sig and all repetitions with it. Returns 0, or -1
  * with errno when the kernel refuses to create or to set it, as a seccomp profile may.
  */
 int kernel_timer_open(struct kernel_timer *timer, clockid_t clock, int sig, int64_t repeat_ms);

@@ -144,13 +144,13 @@ static void die_at(struct guarding *g, int64_t at_ms)
 /* Do the processes that must be dead at the end of the lease die with this process? */
 static bool dies_with_guard(const struct guarding *g)
 {
-	/* A namespace does. Leftovers that are being ended have their own time. */
-	return !g->ended || (g->job->run->contain && g->job->run->leftovers == LEFTOVERS_WAIT);
+	/* A namespace does, with all that is left in it. */
+	return !g->ended || g->job->run->contain;
 }
 
 /*
- * Set the kill timer to the end of the current lease while the command lives and has not got KILL.
- * Later the guard must live, because it may be the only process that can sweep the tree. A lease
+ * Set the kill timer to the end of the current lease while what dies with the guard lives and has
+ * not got KILL. Later the guard must live, because it may be the only process that can sweep the tree. A lease
  * should have been renewed when half of it is left: lease_renew_at(). Returns when to call this
  * again (CLOCK_BOOTTIME).
  */

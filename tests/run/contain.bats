@@ -159,6 +159,27 @@ is_silent() {
 	matches "$status" '^(123|137)$'
 }
 
+@test "all of dlock is stopped, again when it is continued, while leftovers are ended: they are dead in time" {
+	export DLOCK_BACKEND=$REDIS RESTOP=$T/restop
+	LD_PRELOAD=$BUILD/tests/preload/restop.so start "$DLOCK" run -t 6s -k 2s --contain "$LOCK" -- \
+		env -u LD_PRELOAD sh -c 'trap "" TERM; exec "$@"' sh "$TOOLS/daemonize" -p "$T/daemon" \
+		sh -c 'while :; do echo >>"$0"; sleep 0.02; done' "$T/beats"
+	HOLDER=$PID
+	wait_until 5 test -s beats
+	guard_of "$HOLDER"
+	keeper_of "$HOLDER"
+	touch restop
+	kill -STOP "$HOLDER" "$KEEPER"
+	start "$DLOCK" run -w 30s "$LOCK" -- stat -c %s "$T/beats"
+	join "$PID"
+	equal "$status" 0
+	beats
+	equal "$BEATS" "$(<"$OUT")" "beats when another got the lock, and now"
+	kill -CONT "$HOLDER" "$KEEPER" 2>/dev/null || :
+	join "$HOLDER"
+	matches "$status" '^(123|137)$'
+}
+
 # bats test_tags=more
 @test "a user without the right to make namespaces gets a user namespace, or status 125" {
 	need_root
