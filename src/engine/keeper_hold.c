@@ -160,12 +160,18 @@ static enum outcome try_release(struct keeping *k, int64_t keep_ms, int64_t leas
 				struct error *err)
 {
 	struct grant grant = { 0 };
+	struct error ignored = { 0 };
+	enum outcome outcome;
 
 	if (!k->backend->session || keep_ms <= 0)
 		return hold_release(k->backend, &k->request, &k->self, keep_ms, lease_end_ms, err);
 	/* The hold lives with this process, and its record says that it is only retained. */
 	change_text(k);
-	return renew_once(k, &grant, err);
+	outcome = renew_once(k, &grant, err);
+	/* Its entry must not keep others out until the lease ends. */
+	if (outcome == OUTCOME_LOST)
+		hold_release(k->backend, &k->request, &k->self, 0, 0, &ignored);
+	return outcome;
 }
 
 /* The pause before the success of --once-per is stored again. */

@@ -151,6 +151,18 @@ load strategies
 }
 
 # bats test_tags=more
+@test "KILL of the connection of a holder with a minimum hold: the next one need not await the lease" {
+	for strategy in "${SESSIONS[@]}"; do
+		on "$strategy"
+		hold -t 30s --min-hold 60s --
+		connection_of_holder
+		my "KILL $CONNECTION"
+		lost
+		run -0 "$DLOCK" run -w 10s "$LOCK" -- true
+	done
+}
+
+# bats test_tags=more
 @test "KILL QUERY and an idle server's wait_timeout take no lock away" {
 	my "SET GLOBAL wait_timeout = 1, GLOBAL idle_transaction_timeout = 1"
 	for strategy in "${ALL[@]}"; do

@@ -64,6 +64,13 @@ is_locked() {
 	met_nobody
 }
 
+@test "the connection of a holder with a minimum hold is ended: the next one need not await the lease" {
+	hold -t 30s --min-hold 60s --
+	pg "SELECT pg_terminate_backend(pid) FROM dlock_entries WHERE name = '$LOCK' AND fence > 0" >ended
+	lost
+	run -0 "$DLOCK" run -w 10s "$LOCK" -- true
+}
+
 queue() {
 	[[ $(entries advisory "$WAITS") == "$1" ]]
 }
