@@ -154,6 +154,8 @@ drawn() {
 	if [[ $MYSQL_CLIENT == mariadb ]]; then
 		number=$(ask "SELECT QUERY_ID FROM information_schema.PROCESSLIST WHERE ID = $waiter")
 		ask "KILL QUERY $waiter"
+		# The first sleep may still be listed.
+		wait_until 3 later_query "$waiter" "$number"
 		wait_until 3 sleepers 1
 		run ask "KILL QUERY ID $number"
 		matches "$output" 'Unknown query id'
@@ -180,6 +182,11 @@ drawn() {
 	join "$behind" 5
 	equal "$status" 0
 	wait_until 2 only_fences
+}
+
+# later_query CONNECTION NUMBER: it is in a query after this one
+later_query() {
+	[[ $(ask "SELECT QUERY_ID > $2 FROM information_schema.PROCESSLIST WHERE ID = $1") == 1 ]]
 }
 
 # runs CONNECTION PATTERN: it is in a statement that is like this

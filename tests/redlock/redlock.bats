@@ -771,6 +771,7 @@ one_waits() {
 
 # [25]
 @test "a majority has the fence before the command starts, also when the nodes disagree" {
+	DLOCK_BACKEND="$DLOCK_BACKEND?node-timeout=2s"
 	at 3 set "{$KEY}:fence" 9000000000000000
 	run -0 "$DLOCK" run "$LOCK" -- sh -c 'echo "$DLOCK_FENCE"; for node in 1 2 3 4 5; do
 		redis-cli -s "$0/$node/sock" get "{dlock:$DLOCK_NAME}:fence"; done' "$NODES"
