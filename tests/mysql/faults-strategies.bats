@@ -251,7 +251,8 @@ interrupts_end() {
 		"$DLOCK" run "$LOCK" -- true
 		interrupts 0.01 'SET @slow%'
 		LD_PRELOAD=$BUILD/tests/preload/slow_settings.so run -0 "$DLOCK" run -w 5s "$LOCK" -- true
-		equal "$(my 'SELECT COUNT(*) FROM interrupted')" 1
+		# The statement may be listed again before its end.
+		between "$(my 'SELECT COUNT(*) FROM interrupted')" 1 9 interrupts
 		interrupts_end
 		equal "$output" ''
 	done
