@@ -150,9 +150,9 @@ static bool dies_with_guard(const struct guarding *g)
 
 /*
  * Set the kill timer to the end of the current lease while what dies with the guard lives and has
- * not got KILL. Later the guard must live, because it may be the only process that can sweep the tree. A lease
- * should have been renewed when half of it is left: lease_renew_at(). Returns when to call this
- * again (CLOCK_BOOTTIME).
+ * not got KILL. Later the guard must live, because it may be the only process that can sweep the
+ * tree. A lease should have been renewed when half of it is left: lease_renew_at(). Returns when to
+ * call this again (CLOCK_BOOTTIME).
  */
 static int64_t arm_kill_timer(struct guarding *g)
 {

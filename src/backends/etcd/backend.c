@@ -22,10 +22,10 @@
  *
  * Waiting. A waiter watches the last entry before its own that excludes it, over a connection of
  * its own. When that has ended, it writes when it began to hold and reads the queue, of which an
- * exclusive one needs the last entry alone, in one transaction. A waiter for a slot watches all entries, counts those before its own, and asks when
- * there are few enough. Each watches its own key, too, as does a holder: somebody may break the
- * lock, or an old leader may end the lease. A waiter that is dead or stopped delays the others
- * until its lease ends, as with `etcdctl lock`.
+ * exclusive one needs the last entry alone, in one transaction. A waiter for a slot watches all
+ * entries, counts those before its own, and asks when there are few enough. Each watches its own
+ * key, too, as does a holder: somebody may break the lock, or an old leader may end the lease. A
+ * waiter that is dead or stopped delays the others until its lease ends, as with `etcdctl lock`.
  *
  * A release removes the key, which tells whether it was still there, and then revokes the lease.
  *

@@ -413,7 +413,7 @@ static int wake_up(struct mysql_backend *my, const struct request *request, stru
 	return failed && (err->errnum == ETIMEDOUT || err->kind == ERROR_CANCELLED) ? -1 : 0;
 }
 
-/* Is our entry still far back in the queue? Then this request has noted that its client is alive. */
+/* Is our entry still far back in the queue? Then this has noted that its client is alive. */
 static bool stays_far(struct mysql_backend *my, const struct request *request)
 {
 	struct error ignored = { 0 };

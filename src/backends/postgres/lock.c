@@ -142,7 +142,7 @@ enum state {
 	LATE,			/* a waiter before it that may hold; "": none */
 };
 
-/* Is our entry still far back in the queue? Then this request has noted that its client is alive. */
+/* Is our entry still far back in the queue? Then this has noted that its client is alive. */
 static bool stays_far(struct postgres_backend *pg)
 {
 	struct error ignored = { 0 };

@@ -465,7 +465,7 @@ enum outcome redis_release(struct backend *backend, const struct request *reques
 	if (client->count > 1)
 		client->base.resent = standing.held + standing.resent >= client->quorum;
 	outcome = classify_standing(client, &standing, "does not have this token any more", err);
-	/* No majority has it any more, although some had released it before they were asked again. */
+	/* No majority has it any more, although some released it before they were asked again. */
 	return outcome == OUTCOME_ERROR && client->count > 1 && client->base.resent ? OUTCOME_LOST
 										    : outcome;
 }
