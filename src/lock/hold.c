@@ -271,14 +271,15 @@ uint64_t hold_next_fence(uint64_t last)
 	return clock > last ? clock : last + 1;
 }
 
-int64_t hold_retry_at(int64_t left_ms, bool first, bool foreign)
+int64_t hold_retry_at(int64_t left_ms, int64_t ahead, bool foreign)
 {
+	const int64_t later_ms = ahead > 0 ? clock_earlier(ahead, 100) * HOLD_LATE_MS : 0;
 	int64_t pause_ms = HOLD_RETRY_MS + rand() % PAUSE_JITTER_MS;
 
-	if (first && foreign)
+	if (ahead <= 0 && foreign)
 		pause_ms = HOLD_FOREIGN_MS - rand() % FOREIGN_JITTER_MS;
-	if (first && left_ms >= 0 && left_ms < pause_ms)
-		pause_ms = left_ms > PAUSE_LEAST_MS ? left_ms + 2 : PAUSE_LEAST_MS;
+	if (left_ms >= 0 && left_ms < pause_ms - later_ms)
+		pause_ms = later_ms + (left_ms > PAUSE_LEAST_MS ? left_ms + 2 : PAUSE_LEAST_MS);
 	return clock_boot_ms() + pause_ms;
 }
 

@@ -135,6 +135,31 @@ passes_dead() {
 	[[ -e ran && ! -e dead ]]
 }
 
+# lapses_past_hung: a minimum hold ends, of which nobody is told, while the first waiter hangs: the second
+# one notices, and passes it
+lapses_past_hung() {
+	local hung=() next start
+	hold --min-hold 7s --
+	wait_in_line 1 -- true
+	# shellcheck disable=SC2207 # words
+	hung=("$PID" $(tree "$PID"))
+	wait_in_line 2 -- true
+	next=$PID
+	kill -STOP "${hung[@]}"
+	# It tries after 5 to 5.5 s, and is not due again when the minimum ends.
+	pause 5.8
+	now
+	start=$NOW
+	release
+	join "$next" 8
+	equal "$status" 0
+	now
+	took $((NOW - start)) 0 4000
+	kill -CONT "${hung[@]}"
+	join "${hung[0]}" 8
+	equal "$status" 0
+}
+
 # probe_owner: starts an owner that says which signals it gets, and ends on none but KILL. Sets OWNER
 # and OWNER_OUT.
 probe_owner() {

@@ -449,6 +449,10 @@ end_sql() {
 	done
 }
 
+@test "a hung waiter delays the next by 3 s, also when a minimum hold ends" {
+	lapses_past_hung
+}
+
 # hung_waiter FAMILY MS: starts two waiters, of which the first hangs while the lock is released
 hung_waiter() {
 	hold --

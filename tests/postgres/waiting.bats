@@ -51,6 +51,10 @@ family() {
 	wait_until 2 only_fences
 }
 
+@test "a hung waiter delays the next by 3 s, also when a minimum hold ends" {
+	lapses_past_hung
+}
+
 @test "a wake-up that comes with the answer to another request is not lost" {
 	via_proxy
 	hold --

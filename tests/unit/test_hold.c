@@ -269,9 +269,9 @@ static void test_break(void)
 	rows_finish(&view);
 }
 
-static int64_t look_in(int64_t left_ms, bool first, bool foreign)
+static int64_t look_in(int64_t left_ms, int64_t ahead, bool foreign)
 {
-	return hold_retry_at(left_ms, first, foreign) - clock_boot_ms();
+	return hold_retry_at(left_ms, ahead, foreign) - clock_boot_ms();
 }
 
 static void test_looks(void)
@@ -281,13 +281,18 @@ static void test_looks(void)
 
 	for (int i = 0; i < 100; i++) {
 		unit_case("look %d", i);
-		CHECK(look_in(-1, false, false) >= HOLD_RETRY_MS - 1);
-		CHECK(look_in(10, false, false) >= HOLD_RETRY_MS - 1);
-		CHECK(look_in(-1, true, false) <= HOLD_RETRY_MS + 500);
-		CHECK(look_in(1000, true, false) <= 1002 && look_in(1000, true, false) >= 990);
-		CHECK(look_in(0, true, false) >= 10 && look_in(0, true, false) <= 20);
-		CHECK(look_in(-1, true, true) >= 190 && look_in(-1, true, true) <= 300);
-		CHECK(look_in(100, true, true) <= 102);
+		CHECK(look_in(-1, 1, false) >= HOLD_RETRY_MS - 1);
+		CHECK(look_in(4500, 1, false) >= HOLD_RETRY_MS - 1);
+		CHECK(look_in(10, 6, false) >= HOLD_RETRY_MS - 1);
+		CHECK(look_in(10, INT64_MAX, false) >= HOLD_RETRY_MS - 1);
+		CHECK(look_in(100, 1, true) <= 102 + HOLD_LATE_MS);
+		CHECK(look_in(100, 2, false) >= 90 + 2 * HOLD_LATE_MS);
+		CHECK(look_in(0, INT64_MIN, false) <= 20);
+		CHECK(look_in(-1, 0, false) <= HOLD_RETRY_MS + 500);
+		CHECK(look_in(1000, 0, false) <= 1002 && look_in(1000, 0, false) >= 990);
+		CHECK(look_in(0, 0, false) >= 10 && look_in(0, 0, false) <= 20);
+		CHECK(look_in(-1, 0, true) >= 190 && look_in(-1, 0, true) <= 300);
+		CHECK(look_in(100, 0, true) <= 102);
 	}
 	unit_case("late");
 	CHECK(hold_watch_late(&late, "") == CLOCK_NEVER);

@@ -395,7 +395,7 @@ static void wait_turn(struct etcd_backend *etcd, const struct request *request,
 		return;
 	begin_watch(etcd, blocker);
 	/* Nothing has shown yet that the watch works. */
-	grant->retry_ms = clock_earlier(grant->retry_ms, hold_retry_at(-1, false, false));
+	grant->retry_ms = clock_earlier(grant->retry_ms, hold_retry_at(-1, 0, false));
 }
 
 /* Act on what our entry does. LOST: it is not there, or its lease has to be extended first. */

@@ -261,7 +261,7 @@ static int64_t choose_check(struct mysql_backend *my, const struct request *requ
 			    const int64_t state[static STATE_COLUMNS])
 {
 	const int64_t now_ms = clock_boot_ms();
-	int64_t late_ms, check_ms = hold_retry_at(-1, false, false);
+	int64_t late_ms, check_ms = hold_retry_at(-1, 0, false);
 	char late[ROW_ID_SIZE] = "";
 
 	/*
@@ -363,6 +363,7 @@ static void fall_asleep(struct mysql_backend *my, const struct request *request,
 	my->asleep_ms = clock_boot_ms();
 	call_begin(&call, my, &my->conn, request);
 	sql_set(call.values, SQL_INT("sleep", sleep_ms));
+	sql_set(call.values, SQL_INT("patience", HOLD_LATE_MS));
 	if (!mysql_start(call.conn, sql, call.values, &ignored))
 		grant->retry_ms = my->check_ms + my->base.timeout_ms;
 }
@@ -456,7 +457,7 @@ static enum outcome take_entry(struct mysql_backend *my, const struct request *r
 	grant->ttl_ms = request->ttl_ms;
 	if (outcome != OUTCOME_BUSY)
 		return outcome;
-	grant->retry_ms = polls ? hold_retry_at(state[LEFT_MS], true, true) : 0;
+	grant->retry_ms = polls ? hold_retry_at(state[LEFT_MS], 0, true) : 0;
 	my->checked = my->position && enters;
 	if (my->position && !enters)
 		fall_asleep(my, request, sql_entries_sleep, grant);

@@ -167,7 +167,7 @@ static enum outcome take_lock(struct postgres_backend *pg, const struct request 
 	postgres_begin(pg, request);
 	sql_set(pg->values, SQL_INT("ttl", grant->ttl_ms));
 	if (stays_far(pg)) {
-		grant->retry_ms = hold_retry_at(-1, false, false);
+		grant->retry_ms = hold_retry_at(-1, 0, false);
 		return OUTCOME_BUSY;
 	}
 	do {
@@ -190,7 +190,7 @@ static enum outcome take_lock(struct postgres_backend *pg, const struct request 
 	if (grant->fence)
 		return OUTCOME_HELD;
 	grant->retry_ms = clock_earlier(late_ms, hold_retry_at(
-		get_number(pg, LEFT_MS), !get_number(pg, WAITING), get_number(pg, FOREIGN)));
+		get_number(pg, LEFT_MS), get_number(pg, WAITING), get_number(pg, FOREIGN)));
 	return hold_mode_slots_agree((int)get_number(pg, OTHER_SLOTS), request, err)
 		       ? OUTCOME_BUSY : OUTCOME_ERROR;
 }

@@ -370,7 +370,7 @@ static enum outcome read_grant(struct redis_client *client, const struct request
 		return OUTCOME_ERROR;
 	} else if (redis_has_shape(reply, "iiisi") && e[0]->integer == 0) {
 		client->queued_us = strtoll(e[3]->str, NULL, 10);
-		grant->retry_ms = hold_retry_at(e[1]->integer, !e[2]->integer, e[4]->integer);
+		grant->retry_ms = hold_retry_at(e[1]->integer, e[2]->integer, e[4]->integer);
 		grant->poll_ms = e[2]->integer == 0 && e[4]->integer ? HOLD_FOREIGN_MS : 0;
 		return OUTCOME_BUSY;
 	}

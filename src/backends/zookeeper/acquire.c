@@ -303,7 +303,7 @@ static enum outcome report_try(struct zk_backend *zk, const struct request *requ
 
 	if (own->blocked) {
 		/* A claim needs a contact that is not too old, see zk_conn_lease(). */
-		grant->retry_ms = clock_earlier(hold_retry_at(-1, false, false),
+		grant->retry_ms = clock_earlier(hold_retry_at(-1, 0, false),
 						clock_boot_ms() + zk->conn.ttl_ms / 4);
 		/* Without request->queue no entry is left. */
 		zk->done = !request->queue;

@@ -263,7 +263,7 @@ static int64_t watch_first(struct mem *mem, const char *name)
 		find_rows(mem, name);
 	}
 	return clock_earlier(late_ms, hold_retry_at(mem->held ? mem->hold->end_ms - clock_boot_ms()
-						    : -1, mem->mine == mem->first, false));
+						    : -1, mem->mine != mem->first, false));
 }
 
 /* Take the lock for our row if it may hold, or extend the lease that it has. False: it waits. */

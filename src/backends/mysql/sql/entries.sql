@@ -110,12 +110,12 @@ SELECT (SELECT COUNT(*) FROM dlock_entries
     (SELECT IF({may_hold}, @first, 0) FROM {with_before} AND w.place = @first));
 
 -- name: sleep_ms
-IF(NOT ({may_hold}), LEAST({sleep},
-  IF(SUM(q.fence = 0) > 0, {sleep}, GREATEST(MIN(q.expires) - {now}, 0) DIV 1000 + 2)), 0)
+IF(NOT ({may_hold}), LEAST({sleep}, COALESCE(GREATEST(MIN(IF(q.fence > 0, q.expires, NULL)) - {now}, 0)
+  DIV 1000 + 2 + SUM(q.fence = 0) * {patience}, {sleep})), 0)
 
 -- name: entries_sleep
--- Sleeps until KILL QUERY ends it, or for {sleep} ms; behind holders alone, no longer than the first
--- lease, which may have become shorter since the last request. Does not sleep if the entry may hold,
+-- Sleeps until KILL QUERY ends it, or for {sleep} ms; no longer than the first lease, which may have
+-- become shorter since the last request, and {patience} more for each waiter before. Does not sleep if the entry may hold,
 -- is gone since then, or names an earlier connection, which nobody can wake. It is
 -- alone in its packet, because KILL QUERY between two statements of one packet would drop the rest
 -- without an error. The columns: was it interrupted, and how long is the sleep without that? One on
