@@ -236,6 +236,13 @@ is_full() {
 	! PGPASSWORD=s3cret psql -X -q -h 127.0.0.1 -p "$P_PORT" -U dlock -c 'SELECT 1' dlock >full 2>&1
 }
 
+# awaits_standby: a COMMIT waits for a standby. The server's checkpointer puts this in force.
+awaits_standby() {
+	pg "CREATE TABLE probe_$RANDOM ()" >probe 2>&1 3>&- 4>&- &
+	pause 0.2
+	[[ $(pg "SELECT count(*) > 0 FROM pg_stat_activity WHERE wait_event = 'SyncRep'") == t ]]
+}
+
 @test "a COMMIT that no standby has is no lock, whatever limit of time the role has" {
 	private_postgres -c wal_level=replica
 	"$DLOCK" setup -b "$P_URI"
@@ -243,6 +250,7 @@ is_full() {
 	pg "ALTER ROLE dlock SET statement_timeout = '300ms'; ALTER ROLE dlock SET client_min_messages = error"
 	pg "ALTER SYSTEM SET synchronous_standby_names = 'nobody'"
 	pg "SELECT pg_reload_conf()" >reload
+	wait_until 10 awaits_standby
 	refused 'no answer' "$P_URI?timeout=1s" -n
 	# An administrator who cancels the wait for a standby makes a warning of it.
 	start "$DLOCK" run -b "$P_URI?timeout=20s" -n "$LOCK" -- touch ran

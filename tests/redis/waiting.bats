@@ -276,10 +276,6 @@ shown() {
 	only_fences
 }
 
-@test "a hung waiter delays the next by 3 s, also when a minimum hold ends" {
-	lapses_past_hung
-}
-
 # bats test_tags=more
 @test "a waiter whose supervisor alone hangs delays the next by 5 s at most" {
 	hold --
