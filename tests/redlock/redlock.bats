@@ -803,7 +803,7 @@ one_waits() {
 	local node
 	# They do not vote, for they were just started.
 	private_redlock 5
-	DLOCK_BACKEND=$P_URI
+	DLOCK_BACKEND="$P_URI?node-timeout=2s"
 	everywhere set "{$KEY}:fence" 9000000000000000
 	at 1 flushall
 	at 2 flushall
