@@ -131,7 +131,7 @@ load common
 @test "a waiter that has given up lets the next one have the lock" {
 	hold --
 	# The second one is in line before the first one gives up.
-	wait_in_line 1 -w 4s -- true
+	wait_in_line 1 -w "$((3 + 2 * SLOW))s" -- true
 	local first=$PID
 	wait_in_line 2 -- touch second
 	local second=$PID
