@@ -160,6 +160,26 @@ lapses_past_hung() {
 	equal "$status" 0
 }
 
+# rests_far ASK: $PID waits in a table behind 100 entries whose tokens begin with "other", and has its turn
+# when they are gone. ASK sends a statement; last() prints until when the last waiter counts as alive.
+rests_far() {
+	local ask=$1 drawn number until
+	# the last number that a request which changes the queue has drawn
+	drawn="SELECT fence FROM dlock_names WHERE name = '$LOCK'"
+	number=$("$ask" "$drawn") until=$(last)
+	wait_until 8 eval '(($(last) > until))'
+	equal "$("$ask" "$drawn")" "$number" "the number before"
+	"$ask" "DELETE FROM dlock_entries WHERE name = '$LOCK' AND token = 'other11'" >/dev/null
+	wait_until 8 eval '(($("$ask" "$drawn") > number))'
+	"$ask" "DELETE FROM dlock_entries WHERE name = '$LOCK' AND token LIKE 'other%'" >/dev/null
+	[[ ! -e ran ]]
+	release
+	join "$PID" 2
+	equal "$status" 0
+	[[ -e ran ]]
+	wait_until 2 only_fences
+}
+
 # probe_owner: starts an owner that says which signals it gets, and ends on none but KILL. Sets OWNER
 # and OWNER_OUT.
 probe_owner() {

@@ -191,27 +191,27 @@ int etcd_read(struct etcd_backend *etcd, enum etcd_part part, char *change,
 {
 	const bool alone = part == ETCD_OWN;
 	struct etcd_own *own = &etcd->own;
-	char *read = memory_format(
-		"{\"key\":\"%s\",\"range_end\":\"%s\",\"max_create_revision\":\"%" PRIu64 "\"",
+	char *range = memory_format(
+		"\"key\":\"%s\",\"range_end\":\"%s\",\"max_create_revision\":\"%" PRIu64 "\"",
 		alone ? own->key : own->first, alone ? "" : own->end,
 		part == ETCD_ALL ? 0 : own->entry.created);
 	const char *path = "/v3/kv/range", *answer = "";
-	char *json = memory_format("%s}", read);
+	char *json = memory_format("{%s}", range);
 
 	if (change) {
 		free(json);
 		json = memory_format(
 			"{\"compare\":[{\"key\":\"%s\",\"target\":\"CREATE\",\"result\":\"EQUAL\","
 			"\"create_revision\":\"%" PRIu64 "\"}],\"success\":[%s,"
-			"{\"request_range\":%s%s}}],\"failure\":[{\"request_range\":%s}}]}",
-			own->key, own->entry.created, change, read,
+			"{\"request_range\":{%s%s}}],\"failure\":[{\"request_range\":{%s}}]}",
+			own->key, own->entry.created, change, range,
 			part == ETCD_LAST ? ",\"sort_target\":\"CREATE\","
 					    "\"sort_order\":\"DESCEND\",\"limit\":\"2\"" : "",
-			read);
+			range);
 		free(change);
 		path = "/v3/kv/txn";
 	}
-	free(read);
+	free(range);
 	if (etcd_call(etcd, path, json, err))
 		return -1;
 	if (change)
