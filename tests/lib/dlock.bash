@@ -162,6 +162,7 @@ lapses_past_hung() {
 
 # rests_far ASK: $PID waits in a table behind 100 entries whose tokens begin with "other", and has its turn
 # when they are gone. ASK sends a statement; last() prints until when the last waiter counts as alive.
+# shellcheck disable=SC2016 # eval expands it
 rests_far() {
 	local ask=$1 drawn number until
 	# the last number that a request which changes the queue has drawn
