@@ -7,6 +7,7 @@
 
 #include "base/fds.h"
 #include "base/text.h"
+#include "base/version.h"
 #include "lock/name.h"
 #include "session.h"
 
@@ -170,7 +171,9 @@ static void print_overview(void)
 	printf("%s\n'dlock help COMMAND' shows all options of a command.\n"
 	       "See also: dlock(1), dlock-output(5), dlock.conf(5), dlock-backends(7),\n"
 	       "dlock-etcd(7), dlock-file(7), dlock-mysql(7), dlock-postgres(7),\n"
-	       "dlock-redis(7), dlock-zookeeper(7).\n", examples);
+	       "dlock-redis(7), dlock-zookeeper(7). The packages install these pages, and\n"
+	       "a release has them for the web: dlock-" DLOCK_VERSION "-docs.tar.gz.\n",
+	       examples);
 }
 
 /*

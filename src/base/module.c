@@ -14,6 +14,8 @@
 #include "version.h"
 
 #ifdef LINKED_MODULES
+#include <nss.h>
+
 /* One file for every machine (`make static`): the Makefile names the modules, as M(NAME) each. */
 #define M(name) extern const struct module dlock_module_##name;
 LINKED_MODULES
@@ -36,7 +38,35 @@ const void *module_load(const char *name, struct error *err)
 	return NULL;
 }
 
+/*
+ * A shared object of the host comes with another C library, next to which it would crash: what the
+ * libraries load by these (plugins for authentication, providers of OpenSSL) is not there.
+ */
+void *dlopen(const char *file, int mode)
+{
+	(void)file;
+	(void)mode;
+	return NULL;
+}
+
+char *dlerror(void)
+{
+	return (char *)"this program is one file for every machine, and loads no other";
+}
+
+const char module_names[] = ", here by /etc/hosts and DNS only";
+
+/* What else /etc/nsswitch.conf may name is in shared objects. Libraries look up all of these. */
+__attribute__((constructor)) static void look_up_without_objects(void)
+{
+	__nss_configure_lookup("hosts", "files dns");
+	__nss_configure_lookup("passwd", "files");
+	__nss_configure_lookup("services", "files");
+}
+
 #else
+const char module_names[] = "";
+
 /*
  * The dynamic linker replaces $ORIGIN by the program's directory, but not for a set-user-ID
  * program, which its user may have linked from any directory.

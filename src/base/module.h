@@ -27,3 +27,6 @@ struct module {
  * is in none of these directories.
  */
 const void *module_load(const char *name, struct error *err);
+
+/* How names of hosts are found, if not by all that this host has: the end of a message, or "". */
+extern const char module_names[];

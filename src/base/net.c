@@ -19,6 +19,7 @@
 
 #include "clock.h"
 #include "error.h"
+#include "module.h"
 
 int net_wait(int fd, short events, int64_t deadline_ms, int cancel_fd, struct error *err)
 {
@@ -141,8 +142,8 @@ int net_resolve(const char *host, uint16_t port, struct net_address found[static
 	snprintf(service, sizeof(service), "%u", (unsigned)port);
 	failure = getaddrinfo(host, service, &hints, &list);
 	if (failure)
-		return error_set(err, ERROR_UNAVAILABLE, 0, "cannot resolve: %s",
-				 gai_strerror(failure));
+		return error_set(err, ERROR_UNAVAILABLE, 0, "cannot resolve: %s%s",
+				 gai_strerror(failure), module_names);
 	for (const struct addrinfo *a = list; a && count < NET_ADDRESSES; a = a->ai_next) {
 		memcpy(&found[count].address, a->ai_addr, a->ai_addrlen);
 		found[count++].length = a->ai_addrlen;

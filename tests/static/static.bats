@@ -7,10 +7,23 @@
 
 load ../lib/helpers
 load ../redis/redis
+load ../lib/services/etcd
+load ../lib/services/mysql
 
 setup_file() {
 	make -s -C "$TOP" BUILD="$BUILD" static >&2 || return
 	tls_redis_for_file
+	zookeeper_for_file
+	etcd_for_file
+	export MYSQL_DIR=$BATS_FILE_TMPDIR/mysql
+	mysql_start "$MYSQL_DIR"
+}
+
+teardown_file() {
+	redis_file_end
+	server_stop "$MYSQL_DIR"
+	zookeeper_file_end
+	etcd_file_end
 }
 
 prepare() {
@@ -54,6 +67,33 @@ inside() {
 	run --separate-stderr -122 inside run -b "rediss://localhost:$TLS_PORT" "$LOCK" -- /dlock version
 	run --separate-stderr -122 inside run -b redis://nowhere.example "$LOCK" -- /dlock version
 	matches "$stderr" 'nowhere.example'
+}
+
+# bats test_tags=more
+@test "a root with nothing but the file: the server of each store by its name, as any user" {
+	local mysql uri
+	mysql=$(mysql_uri "$MYSQL_DIR")
+	for uri in "zookeeper://store.example:$ZK_PORT" "etcd://store.example:$ETCD_SERVER_PORT" \
+		"${mysql/127.0.0.1/store.example}"; do
+		run -0 inside setup -b "$uri"
+		run --separate-stderr -1 inside -u 4321 run -b "$uri" "$LOCK" -- /dlock status -b "$uri" "$LOCK"
+		matches "$output" "$LOCK +exclusive"
+	done
+}
+
+# bats test_tags=more
+@test "what the one file does not do, because the host's objects have another C library, it says" {
+	local uri
+	# Connector/C loads this plugin, which is on this host.
+	mysql_at "$MYSQL_DIR" "INSTALL SONAME 'auth_ed25519'; CREATE USER ed@'127.0.0.1' IDENTIFIED VIA ed25519
+		USING PASSWORD('pw'); GRANT ALL ON $MYSQL_DATABASE.* TO ed@'127.0.0.1'"
+	uri=mysql://ed:pw@127.0.0.1:$(<"$MYSQL_DIR/port")/$MYSQL_DATABASE
+	run -0 "$BUILD/dlock" run -b "$uri" "$LOCK" -- true
+	DLOCK=$BUILD/dlock-static
+	refused "in the way that this account wants \(2059: Plugin client_ed25519 .*one file.*loads no other" "$uri"
+	for uri in {redis,zookeeper,etcd}://nowhere.invalid mysql://nowhere.invalid/d; do
+		refused 'cannot resolve.*, here by /etc/hosts and DNS only' "$uri"
+	done
 }
 
 # dns: answers each question for a name below .example with 127.0.0.1, at port 53
@@ -121,6 +161,9 @@ with_dns() {
 	equal "${lines[*]:0:2}" "$("$BUILD/dlock" version | sed 's/, postgresql//' | paste -sd ' ')"
 	equal "${lines[*]:2}" 'postgresql: not installed; apt install dlock-postgres'
 	equal "$(inside completion zsh)" "$(<"$TOP/completions/_dlock")"
+	# It has no page, and says which file of the release has.
+	run -0 inside help
+	matches "$output" "$("$DLOCK" version | sed -n '1s/ /-/p')-docs\.tar\.gz"
 	for name in libc6-dev libssl-dev libhiredis-dev; do
 		has_line "$BUILD/dlock-static.LICENSES" "==== $name ===="
 	done

@@ -5,8 +5,10 @@
 #include <errmsg.h>
 #include <mysqld_error.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "base/error.h"
+#include "base/module.h"
 
 /* Numbers that not every header of the two libraries has. */
 enum {
@@ -106,8 +108,15 @@ enum sql_class mysql_classify(unsigned int code)
 void mysql_refusal(const struct mysql_address *address, unsigned int code, const char *text,
 		   struct error *err)
 {
-	char number[16];
+	char number[16], unknown[300];
 
+	/* Without the plugin that the account wants, Connector/C tries none, which is refused. */
+	if (code == ER_ACCESS_DENIED_ERROR && strstr(text, "could not be loaded"))
+		code = CR_AUTH_PLUGIN_CANNOT_LOAD;
+	if (code == CR_UNKNOWN_HOST) {
+		snprintf(unknown, sizeof(unknown), "%.250s%s", text, module_names);
+		text = unknown;
+	}
 	if (code == MYSQL_READ_ONLY)
 		text = "read_only is set";
 	/* The library's own text is read from memory that it has freed. */
