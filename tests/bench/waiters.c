@@ -36,7 +36,7 @@
 #define PROCESSES_LEAST 16
 #define AT_ONCE 4
 #define RENEW_MS (BACKEND_TTL_MS / 3)
-#define ALL_SECONDS 240
+#define ALL_SECONDS 480
 /* From a request that failed to the next one. */
 #define FAILED_MS 500
 /* From the last entry to the first measurement. A local waiter reports before it enters. */

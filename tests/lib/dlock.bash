@@ -181,6 +181,25 @@ rests_far() {
 	wait_until 2 only_fences
 }
 
+# keeps_far ASK TEXT DISCONNECT RESTART: $PID waits as for rests_far, through a proxy. It keeps its place when
+# the answer to a request with TEXT is lost, by which it notes that it is alive, when DISCONNECT ends its
+# connection, and when RESTART restarts the server; then it has its turn.
+# shellcheck disable=SC2016 # eval expands it
+keeps_far() {
+	local ask=$1 newest place fault until
+	newest="SELECT MAX(place) FROM dlock_entries WHERE name = '$LOCK'"
+	place=$("$ask" "$newest")
+	for fault in "proxy cut-on $2" "$3" "$4"; do
+		# What ends a sleep at once ends all sleeps in the server, the second time.
+		pause 1.5
+		until=$(last)
+		$fault
+		wait_until 20 eval '(($(last) > until))'
+		equal "$("$ask" "$newest")" "$place" "the place after: $fault"
+	done
+	rests_far "$ask"
+}
+
 # probe_owner: starts an owner that says which signals it gets, and ends on none but KILL. Sets OWNER
 # and OWNER_OUT.
 probe_owner() {

@@ -63,6 +63,67 @@ last() {
 	rests_far ask
 }
 
+# restart: restarts this test's server
+restart() {
+	server_stop "$P_DIR"
+	mysql_launch "$P_DIR" "$P_PORT"
+	SERVICES+=("$(<"$P_DIR/pid")")
+}
+
+# bats test_tags=more
+@test "behind 100 others a waiter keeps its place through lost answers, connections and servers" {
+	private_mysql
+	via_proxy "$P_PORT"
+	SERVER=$P_DIR DLOCK_BACKEND=$P_URI
+	hold -t 3m --
+	in_front
+	start "$DLOCK" run -b "$PROXY" -t 2s "$LOCK" -- touch ran
+	wait_until 5 sleepers 1
+	keeps_far ask 'n SET @far' kill_connections restart
+}
+
+# reads: prints how many rows the server of this test has read on its way through an index
+reads() {
+	ask "SHOW GLOBAL STATUS LIKE 'Handler_read_next'" | cut -f 2
+}
+
+# bats test_tags=more
+@test "a newcomer does not read a long queue, also when an answer is lost" {
+	local before n
+	private_mysql
+	via_proxy "$P_PORT"
+	SERVER=$P_DIR DLOCK_BACKEND=$P_URI
+	hold -t 3m --
+	in_front
+	# Ten times as long, and nobody knows whether they are there.
+	ask "UPDATE dlock_entries SET home = 'elsewhere' WHERE name = '$LOCK' AND fence = 0;
+		INSERT INTO dlock_entries SELECT strategy, name, place + 100 * n.i, CONCAT(token, '-', n.i), 0, 0, expires, 0,
+		home, '' FROM dlock_entries, ($(printf 'SELECT %s i' 1; printf ' UNION SELECT %s' {2..9})) n
+		WHERE name = '$LOCK' AND fence = 0"
+	before=$(reads)
+	start "$DLOCK" run "$LOCK" -- touch ran
+	wait_until 5 asleep 1
+	# It lists them once, for who may look at it.
+	between $(($(reads) - before)) 1000 1500 'rows read'
+	kill "$PID"
+	join "$PID"
+	# The first two are those of a login, after which it gives up, and the last one is that of its sleep.
+	for n in 3 4 5; do
+		proxy "cut-after $n"
+		start "$DLOCK" run -b "$PROXY" "$LOCK" -- touch ran
+		wait_until 9 sleepers 1
+		equal "$(entries lease 'fence = 0')" 1001 "entries with the answer to request $n lost"
+		kill "$PID"
+		join "$PID"
+		proxy pass
+		wait_until 5 eval '(($(entries lease "fence = 0") == 1000))'
+	done
+	ask "DELETE FROM dlock_entries WHERE name = '$LOCK' AND token LIKE 'other%'"
+	[[ ! -e ran ]]
+	release
+	wait_until 2 only_fences
+}
+
 # bats test_tags=more
 @test "a waiter whose entry was removed while its connection was broken is in the queue again" {
 	local first second

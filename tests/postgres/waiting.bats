@@ -104,14 +104,46 @@ last() {
 		WHERE name = '$LOCK' AND fence = 0 ORDER BY place DESC LIMIT 1"
 }
 
-@test "behind 100 others a waiter only notes that it is alive; behind 99 it reads the queue, and has its turn" {
-	hold -t 60s --
-	# Clients that never have a turn, and of which the server does not know whether they are there.
+# in_front: adds 100 entries of clients that never have a turn, and of which the server does not know whether
+# they are there, behind the holder's
+in_front() {
 	pg "INSERT INTO dlock_entries SELECT strategy, name, 'other' || n, place + n, 0, 0, expires, 0, '-infinity', ''
 		FROM dlock_entries, generate_series(1, 100) n WHERE name = '$LOCK'" >/dev/null
+}
+
+# all_in_line: 101 wait
+all_in_line() {
+	(($(entries lease "fence = 0") == 101))
+}
+
+@test "behind 100 others a waiter only notes that it is alive; behind 99 it reads the queue, and has its turn" {
+	hold -t 60s --
+	in_front
 	start "$DLOCK" run "$LOCK" -- touch ran
-	wait_until 5 eval '(($(entries lease "fence = 0") == 101))'
+	wait_until 5 all_in_line
 	rests_far pg
+}
+
+# disconnect: the server ends all connections of dlock; restart: it restarts
+disconnect() {
+	pg "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = '$POSTGRES_USER'" >/dev/null
+}
+
+restart() {
+	postgres_stop "$P_DIR"
+	postgres_launch "$P_DIR" "$P_PORT"
+}
+
+# bats test_tags=more
+@test "behind 100 others a waiter keeps its place through lost answers, connections and servers" {
+	private_postgres
+	via_proxy "$P_PORT"
+	SERVER=$P_DIR DLOCK_BACKEND=$P_URI
+	hold -t 3m --
+	in_front
+	start "$DLOCK" run -b "$PROXY" "$LOCK" -- touch ran
+	wait_until 5 all_in_line
+	keeps_far pg 'dlock_entries e SET expires = clock' disconnect restart
 }
 
 # bats test_tags=more

@@ -246,6 +246,7 @@ static enum outcome take_queued(struct call *call, int64_t late,
 	enum outcome outcome;
 
 	sql_set(call->values, SQL_INT("late", late));
+	sql_set(call->values, SQL_PART("all", "@all"));
 	outcome = request_lock(call, call->my->strategy->statements->take_sql, state, err);
 	/* Waiters behind a shared hold may hold, too, and behind a slot if one is free. */
 	if (outcome == OUTCOME_HELD && (request->mode == HOLD_SHARED ||
@@ -346,9 +347,10 @@ static enum outcome take_lock(struct mysql_backend *my, const struct request *re
 }
 
 /* Sleep in the server until this statement ends. If the server hangs, retry_ms ends the wait. */
-static void fall_asleep(struct mysql_backend *my, const struct request *request, const char *sql,
+static void fall_asleep(struct mysql_backend *my, const struct request *request,
 			struct grant *grant)
 {
+	const char *sql = my->far ? sql_entries_sleep_far : sql_entries_sleep;
 	const int64_t sleep_ms = my->check_ms - clock_boot_ms();
 	struct error ignored = { 0 };
 	struct call call;
@@ -442,12 +444,12 @@ static enum outcome take_entry(struct mysql_backend *my, const struct request *r
 		return OUTCOME_ERROR;
 	/* Sleep only now, because the caller used the connection to show the holder. */
 	if (my->checked) {
-		fall_asleep(my, request, sql_entries_sleep, grant);
+		fall_asleep(my, request, grant);
 		return OUTCOME_BUSY;
 	}
 	if (stays_far(my, request)) {
 		my->check_ms = choose_check(my, request, (int64_t[STATE_COLUMNS]){ 0 });
-		fall_asleep(my, request, sql_entries_sleep_far, grant);
+		fall_asleep(my, request, grant);
 		return OUTCOME_BUSY;
 	}
 	grant->sent_ms = clock_boot_ms();
@@ -460,7 +462,7 @@ static enum outcome take_entry(struct mysql_backend *my, const struct request *r
 	grant->retry_ms = polls ? hold_retry_at(state[LEFT_MS], 0, true) : 0;
 	my->checked = my->position && enters;
 	if (my->position && !enters)
-		fall_asleep(my, request, sql_entries_sleep, grant);
+		fall_asleep(my, request, grant);
 	grant->poll_ms = my->poll_ms;
 	return OUTCOME_BUSY;
 }

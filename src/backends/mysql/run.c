@@ -53,6 +53,7 @@ void call_begin(struct call *call, struct mysql_backend *my, struct mysql_conn *
 	sql_set(call->values, SQL_INT("queue", request->queue));
 	sql_set(call->values, SQL_INT("place", my->position));
 	sql_set(call->values, SQL_INT("far", HOLD_FAR));
+	sql_set(call->values, SQL_PART("all", "1"));
 	sql_set(call->values, SQL_PART("conn", "conn"));
 	sql_set(call->values, my->zone ? SQL_TEXT("zone", my->zone) : SQL_PART("zone", "DEFAULT"));
 }

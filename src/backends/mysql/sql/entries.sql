@@ -49,10 +49,10 @@ NOT EXISTS (SELECT 1 FROM dlock_entries q WHERE strategy = {strategy} AND name =
 
 -- name: entries_try
 -- Takes a lock whose queue is empty. Otherwise locks no row, and the answer is whether holders other
--- than this token exclude {mode}. The queue may become empty after the first statement, so only a
--- number that was drawn counts. The hold is read after COMMIT, because Galera can roll the
--- transaction back at the end of a SELECT, after its rows were sent: there is no error, and COMMIT
--- has nothing to commit.
+-- than this token exclude {mode}, of which only a client that will not wait needs to know. The queue may
+-- become empty after the first statement, so only a number that was drawn counts. The hold is read
+-- after COMMIT, because Galera can roll the transaction back at the end of a SELECT, after its rows
+-- were sent: there is no error, and COMMIT has nothing to commit.
 START TRANSACTION;
 {draw} AND {is_empty} {draw_end}
 INSERT INTO dlock_entries
@@ -64,12 +64,12 @@ SET @taken = ROW_COUNT();
 COMMIT;
 SELECT @taken AND COALESCE(MAX(token = {token} AND fence = LAST_INSERT_ID()), 0), LAST_INSERT_ID(),
   SUM(token = {token}) = 0 AND SUM({mode} = 0 OR mode <> {mode}) > 0, 0, 0, 0, -1, 0, 0, 0
-  FROM dlock_entries WHERE {lock} AND fence > 0 AND expires > {now};
+  FROM dlock_entries WHERE {lock} AND fence > 0 AND expires > {now} AND (NOT {queue} OR token = {token});
 
 -- name: with_before
--- Entries w, each with the entries q before it.
+-- Entries w, each with the entries q before it, or with none if {all} is not true.
 dlock_entries w LEFT JOIN dlock_entries q
-    ON q.strategy = w.strategy AND q.name = w.name AND q.place < w.place
+    ON q.strategy = w.strategy AND q.name = w.name AND q.place < IF({all}, w.place, 0)
   WHERE w.strategy = {strategy} AND w.name = {name}
 
 -- name: may_hold
@@ -77,14 +77,21 @@ dlock_entries w LEFT JOIN dlock_entries q
 COUNT(q.place) = 0 OR w.mode <> 0 AND SUM(q.mode <> w.mode) = 0 AND
   (w.mode < 0 OR COUNT(q.place) < w.mode)
 
+-- name: entries_far
+-- Do so many wait before {place}, or in all for a client without a place?
+(SELECT COUNT(*) FROM (SELECT 1 FROM dlock_entries q WHERE {lock} AND q.fence = 0 AND q.expires > {now} AND
+  ({place} = 0 OR q.place < {place}) LIMIT {far}) f) = {far}
+
 -- name: entries_take
 -- Adds an entry, unless this token has one, and takes the lock if the entries before it allow this.
+-- An exclusive newcomer does not read a queue in which many wait: {all} is then false.
 -- Expired entries are deleted, because a clock that is set back would revive them; those behind it
 -- delay only others. An earlier request of this token, whose answer was lost, may have taken the
 -- lock: then its lease is extended.
 START TRANSACTION;
 {draw} {draw_end}
-DELETE FROM dlock_entries WHERE {lock} AND ({place} = 0 OR place <= {place}) AND
+SET @all = NOT ({place} = 0 AND {mode} = 0 AND {entries_far});
+DELETE FROM dlock_entries WHERE {lock} AND @all AND ({place} = 0 OR place <= {place}) AND
   (expires <= {now} OR place = {late} AND fence = 0);
 INSERT INTO dlock_entries
     (strategy, name, place, token, mode, fence, expires, conn, home, owner)
@@ -92,8 +99,8 @@ INSERT INTO dlock_entries
     CONNECTION_ID(), @home, {owner} FROM DUAL WHERE NOT {read_only}
   ON DUPLICATE KEY UPDATE conn = CONNECTION_ID(), home = @home,
     expires = GREATEST(dlock_entries.expires, {now} + {alive});
-SELECT MAX(w.place), MAX(w.fence), {now} + {ttl}, COUNT(q.place), {may_hold},
-    SUM(q.fence = 0), SUM(q.home <> @home), MIN(IF(q.fence = 0, q.place, NULL)),
+SELECT MAX(w.place), MAX(w.fence), {now} + {ttl}, COUNT(q.place), @all AND ({may_hold}),
+    IF(@all, SUM(q.fence = 0), {far}), SUM(q.home <> @home), MIN(IF(q.fence = 0, q.place, NULL)),
     MAX(IF(q.fence > 0 AND q.mode > 0 AND q.mode <> {mode}, q.mode, 0))
   INTO @place, @fence, @until, @before, @may, @waiting, @foreign, @first, @slots
   FROM {with_before} AND w.token = {token};
@@ -122,11 +129,6 @@ IF(NOT ({may_hold}), LEAST({sleep}, COALESCE(GREATEST(MIN(IF(q.fence > 0, q.expi
 -- another connection, where a proxy has led it, does not sleep, and has all of it in this column.
 SELECT /* dlock sleep {token} */ SLEEP({sleep_ms} / 1000), IF(COUNT(w.place), {sleep_ms}, {sleep})
   FROM {with_before} AND w.place = {place} AND w.conn = CONNECTION_ID();
-
--- name: entries_far
--- Are there so many waiters before {place}?
-(SELECT COUNT(*) FROM (SELECT 1 FROM dlock_entries q WHERE {lock} AND q.place < {place} AND
-  q.fence = 0 AND q.expires > {now} LIMIT {far}) f) = {far}
 
 -- name: entries_stay
 -- Notes that a waiter is alive for which it is too early to take the lock. Returns whether it is one.
