@@ -103,13 +103,13 @@ guard_of() {
 }
 
 # start COMMAND [ARG]...: runs COMMAND in the background, with /dev/null as standard input, and with
-# the default action for INT and QUIT, as a job in the foreground has it. Sets PID, and OUT and
-# ERR to the files that its output goes to.
+# the default action for INT and QUIT, as a job in the foreground has it, and for HUP, which nohup(1)
+# takes from the tests. Sets PID, and OUT and ERR to the files that its output goes to.
 start() {
 	((++STARTED_COUNT))
 	OUT=$T/out.$STARTED_COUNT
 	ERR=$T/err.$STARTED_COUNT
-	env --default-signal=INT,QUIT "$@" </dev/null >"$OUT" 2>"$ERR" 3>&- 4>&- &
+	env --default-signal=HUP,INT,QUIT "$@" </dev/null >"$OUT" 2>"$ERR" 3>&- 4>&- &
 	PID=$!
 	STARTED+=("$PID")
 }
