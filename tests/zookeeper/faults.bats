@@ -437,7 +437,7 @@ term_came() {
 	proxy pass
 	wait_until 8 place_count 2
 	alive "$waiter"
-	has_line "$err" 'the session has expired while it waited: back in the queue'
+	has_line "$err" 'back at the end of the queue: .*the session has expired'
 	release
 	join "$waiter" 10
 	equal "$status" 1

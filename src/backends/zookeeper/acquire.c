@@ -324,7 +324,6 @@ enum outcome zk_acquire(struct backend *backend, const struct request *request, 
 	struct zk_backend *zk = zk_from_backend(backend);
 	const bool waited = zk->own.blocked;
 	enum zk_end end = zk_conn_begin(&zk->conn, backend->connect_timeout_ms, request->ttl_ms);
-	struct error why;
 
 	/* The end of a wait is reported, and the next acquire() makes another entry. */
 	while (zk_conn_try(&zk->conn, !waited, &end, err)) {
@@ -337,10 +336,8 @@ enum outcome zk_acquire(struct backend *backend, const struct request *request, 
 	}
 	if (end == ZK_ENDED) {
 		zk_own_leave(zk);
-		why = *err;
 		if (waited)
-			error_set(err, why.kind, 0, "%.400s while it waited: back in the queue, at "
-				  "its end", why.message);
+			error_prefix(err, "back at the end of the queue");
 	}
 	zk_conn_free(&zk->conn);
 	return end ? OUTCOME_ERROR : report_try(zk, request, grant);

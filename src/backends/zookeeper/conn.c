@@ -168,34 +168,34 @@ static enum zk_end explain_absence(struct zk_conn *conn, int64_t deadline_ms, st
 /* ---- the connection ---- */
 
 /*
- * List the sockets of IP among the descriptors that follow the pipe, one a bit. The library's
- * socket, which it hides, is there, because it gets the lowest free number.
+ * List the sockets of IP among the descriptors that follow the pipe, one a bit, and end those that
+ * are not among others. The library's socket, which it hides, is there, because it gets the lowest
+ * free number.
  */
-static uint64_t list_sockets(const struct zk_conn *conn)
+static uint64_t list_sockets(const struct zk_conn *conn, uint64_t others)
 {
 	socklen_t size = sizeof(int);
 	uint64_t found = 0;
 	int domain;
 
-	for (int i = 0; i < 64; i++)
-		if (!getsockopt(conn->news[0] + 1 + i, SOL_SOCKET, SO_DOMAIN, &domain, &size) &&
-		    (domain == AF_INET || domain == AF_INET6))
+	for (int fd = conn->news[0] + 1, i = 0; i < 64; fd++, i++)
+		if (!getsockopt(fd, SOL_SOCKET, SO_DOMAIN, &domain, &size) &&
+		    (domain == AF_INET || domain == AF_INET6)) {
 			found |= UINT64_C(1) << i;
+			if (!(others >> i & 1))
+				shutdown(fd, SHUT_RDWR);
+		}
 	return found;
 }
 
 /* End the connection, so that the library connects to another server. */
 static void drop_connection(struct zk_conn *conn)
 {
-	const uint64_t ours = list_sockets(conn) & ~conn->foreign;
-
 	/* It counts as lost before the library notices, and the next one comes after it. */
 	if (conn->state == ZOO_CONNECTED_STATE)
 		take_state(conn, 0);
 	conn->started_ms = clock_boot_ms();
-	for (int i = 0; i < 64; i++)
-		if (ours >> i & 1)
-			shutdown(conn->news[0] + 1 + i, SHUT_RDWR);
+	list_sockets(conn, conn->foreign);
 }
 
 /* ---- the life of a session ---- */
@@ -235,7 +235,7 @@ static int start_session(struct zk_conn *conn, struct error *err)
 		return -1;
 	conn->started_ms = clock_boot_ms();
 	fcntl(conn->news[1], F_SETFL, 0);
-	conn->foreign = list_sockets(conn);
+	conn->foreign = list_sockets(conn, UINT64_MAX);
 	/* No log. */
 	zoo_set_debug_level(0);
 	/* One heap for all threads: waiters stay small. */
@@ -266,8 +266,7 @@ void zk_conn_close(struct zk_conn *conn)
 	conn->handle = NULL;
 	/* No thread of the library is running. */
 	zk_conn_take_news(conn);
-	conn->state = conn->pending = 0;
-	conn->session = 0;
+	conn->session = conn->state = conn->pending = 0;
 	conn->backend->woken = false;
 }
 

@@ -77,22 +77,11 @@ void zk_uuid(const char *token, char uuid[static ZK_UUID_SIZE])
 /* Read a number in the form "%010d". */
 static bool read_number(const char *text, int32_t *number)
 {
-	const long value = strtol(text, NULL, 10);
 	char again[24];
 
-	*number = (int32_t)value;
-	snprintf(again, sizeof(again), "%010ld", value);
-	return value >= INT32_MIN && value <= INT32_MAX && !strcmp(again, text);
-}
-
-/* The last occurrence of mark in name. */
-static const char *find_last(const char *name, const char *mark)
-{
-	const char *found = NULL;
-
-	for (const char *c = name; (c = strstr(c, mark)); c++)
-		found = c;
-	return found;
+	*number = (int32_t)strtol(text, NULL, 10);
+	snprintf(again, sizeof(again), "%010" PRId32, *number);
+	return !strcmp(again, text);
 }
 
 static const struct mark {
@@ -142,14 +131,13 @@ static bool read_own(struct zk_entry *entry, const char *mark)
 bool zk_entry_parse(struct zk_entry *entry, const char *name)
 {
 	*entry = (struct zk_entry){ .name = name, .uuid = find_uuid(name) };
-	for (size_t i = 0; i < sizeof(marks) / sizeof(marks[0]); i++) {
-		const char *mark = find_last(name, marks[i].text);
-
-		if (!mark || !read_number(mark + strlen(marks[i].text), &entry->number))
-			continue;
-		entry->mode = marks[i].mode;
-		return read_own(entry, mark);
-	}
+	for (size_t i = 0; i < sizeof(marks) / sizeof(marks[0]); i++)
+		/* A number can only follow the last one of equal marks. */
+		for (const char *mark = name; (mark = strstr(mark, marks[i].text)); mark++)
+			if (read_number(mark + strlen(marks[i].text), &entry->number)) {
+				entry->mode = marks[i].mode;
+				return read_own(entry, mark);
+			}
 	return false;
 }
 
@@ -173,31 +161,25 @@ void zk_entry_name(enum hold_mode mode, int slots, const char *uuid, bool shadow
 
 void zk_entry_shadow(const struct zk_entry *entry, char name[static ZK_PREFIX_SIZE])
 {
-	size_t length;
+	char prefix[ZK_PREFIX_SIZE];
 
-	zk_entry_name(entry->mode, 0, entry->uuid, true, name);
-	length = strlen(name);
-	snprintf(name + length, ZK_PREFIX_SIZE - length, "%010" PRId32,
+	zk_entry_name(entry->mode, 0, entry->uuid, true, prefix);
+	snprintf(name, ZK_PREFIX_SIZE, "%.68s%010" PRId32, prefix,
 		 (int32_t)((uint32_t)entry->number + 1));
 }
 
 /* ---- the order of entries ---- */
 
-int32_t zk_number_compare(int32_t a, int32_t b)
-{
-	return (int32_t)((uint32_t)a - (uint32_t)b);
-}
-
 /*
- * Order serial numbers by their distances from the first one: this works while all are within 2^31
- * of it.
+ * Order serial numbers (RFC 1982) by their distances from the first one: this works while all are
+ * within 2^31 of it.
  */
 static int compare_entries(const void *a, const void *b, void *first)
 {
 	const struct zk_entry *p = a, *q = b;
-	int32_t base = *(const int32_t *)first;
-	int32_t to_p = zk_number_compare(p->number, base);
-	int32_t to_q = zk_number_compare(q->number, base);
+	const uint32_t base = *(const uint32_t *)first;
+	const int32_t to_p = (int32_t)((uint32_t)p->number - base);
+	const int32_t to_q = (int32_t)((uint32_t)q->number - base);
 
 	if (to_p != to_q)
 		return to_p < to_q ? -1 : 1;
@@ -209,11 +191,11 @@ static int compare_entries(const void *a, const void *b, void *first)
 bool zk_entries_sort(struct zk_entry *entries, size_t count)
 {
 	bool same = false;
-	int32_t base;
+	uint32_t base;
 
 	if (!count)
 		return false;
-	base = entries[0].number;
+	base = (uint32_t)entries[0].number;
 	qsort_r(entries, count, sizeof(*entries), compare_entries, &base);
 	for (size_t i = 1; i < count && !same; i++)
 		same = entries[i].number == entries[i - 1].number;

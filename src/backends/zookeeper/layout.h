@@ -83,9 +83,6 @@ void zk_entry_name(enum hold_mode mode, int slots, const char *uuid, bool shadow
 /* Write the name of the shadow that dlock has made with this entry, which has a uuid. */
 void zk_entry_shadow(const struct zk_entry *entry, char name[static ZK_PREFIX_SIZE]);
 
-/* Below 0 when a comes before b, in the serial arithmetic of RFC 1982. */
-int32_t zk_number_compare(int32_t a, int32_t b);
-
 /* Sort entries, without shadows. True: some have the same number. */
 bool zk_entries_sort(struct zk_entry *entries, size_t count);
 

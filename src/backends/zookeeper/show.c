@@ -1,10 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Showing holds and waiters, and breaking holds. */
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
-#include "base/memory.h"
 #include "base/text.h"
 #include "lock.h"
 
@@ -70,26 +68,18 @@ static void add_row(struct rows *rows, const struct zk_entry *entry, const char 
 		rows->fence = row->fence;
 }
 
-/*
- * Does a directory have an entry, or is it a node of strategy node? Adds the names of all other
- * nodes to ignored, each with its location.
- */
-static bool scan_names(const struct zk_call *names, const char *where, struct name_list *ignored)
+/* Has a directory an entry, or is it a node of strategy node? Adds the names of all other nodes. */
+static bool scan_names(const struct zk_call *names, struct name_list *others)
 {
 	bool any = names->stat.ephemeralOwner;
 	const char *name = names->text;
 	struct zk_entry entry;
-	char *text;
 
-	for (size_t i = 0; i < names->count; i++, name += strlen(name) + 1) {
-		if (zk_entry_parse(&entry, name)) {
+	for (size_t i = 0; i < names->count; i++, name += strlen(name) + 1)
+		if (zk_entry_parse(&entry, name))
 			any |= !entry.shadow;
-			continue;
-		}
-		text = memory_format("%s%s", name, where);
-		name_list_add(ignored, text, strlen(text));
-		free(text);
-	}
+		else
+			name_list_add(others, name, strlen(name));
 	return any;
 }
 
@@ -106,7 +96,7 @@ static enum zk_end show_lock(struct zk_backend *zk, const struct request *reques
 		zk_uuid(request->token, uuid);
 	for (ptrdiff_t i = 0; i < queue.count; i++)
 		add_row(rows, &queue.entries[i], uuid, zk_entries_blocker(queue.entries, i) < 0);
-	scan_names(queue.names, "", &rows->ignored);
+	scan_names(queue.names, &rows->ignored);
 	return ZK_DONE;
 }
 
@@ -115,33 +105,30 @@ static enum zk_end show_lock(struct zk_backend *zk, const struct request *reques
 /* Read all directories in the root. */
 static enum zk_end show_names(struct zk_backend *zk, struct rows *rows, struct error *err)
 {
-	struct zk_call *root, **calls;
+	struct zk_call **calls;
 	const char *component;
-	char path[ZK_PATH_SIZE], name[ZK_COMPONENT_SIZE], where[ZK_COMPONENT_SIZE + 4];
+	char path[ZK_PATH_SIZE], name[ZK_COMPONENT_SIZE];
 	struct zk_queue queue;
 	/* The root is read as a queue is, though its names are those of locks. */
 	const enum zk_end end = zk_queue_fetch(&zk->conn, zk->root, &queue, err);
 
 	if (end)
 		return end;
-	root = queue.names;
-	calls = zk_conn_memory(&zk->conn, root->count, sizeof(struct zk_call *));
-	component = root->text;
-	for (size_t i = 0; i < root->count; i++, component += strlen(component) + 1) {
+	calls = zk_conn_memory(&zk->conn, queue.names->count, sizeof(struct zk_call *));
+	component = queue.names->text;
+	for (size_t i = 0; i < queue.names->count; i++, component += strlen(component) + 1) {
 		zk_node_path(zk->root, component, path);
 		calls[i] = zk_list(&zk->conn, path, NULL);
 	}
 	zk_conn_wait(&zk->conn);
-	for (size_t i = 0; i < root->count; i++)
+	for (size_t i = 0; i < queue.names->count; i++)
 		if (!zk_call_counts(calls[i]->rc))
 			return zk_call_error(&zk->conn, calls[i]->rc, "list", zk->root, err);
-	component = root->text;
-	for (size_t i = 0; i < root->count; i++, component += strlen(component) + 1) {
-		snprintf(where, sizeof(where), " in %s", component);
-		if (scan_names(calls[i], where, &rows->ignored) &&
+	component = queue.names->text;
+	for (size_t i = 0; i < queue.names->count; i++, component += strlen(component) + 1)
+		if (scan_names(calls[i], &rows->ignored) &&
 		    zk_path_decode(component, name, sizeof(name)))
 			name_list_add(&rows->names, name, strlen(name));
-	}
 	return ZK_DONE;
 }
 
