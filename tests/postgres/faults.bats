@@ -183,8 +183,7 @@ later_than() {
 	waiter=$PID
 	local n strangers=()
 	for n in {1..12}; do
-		start env PGPASSWORD=s3cret psql -X -q -h 127.0.0.1 -p "$P_PORT" -U dlock -c 'SELECT pg_sleep(60)' dlock
-		strangers+=("$PID")
+		stranger
 	done
 	wait_until 10 is_full
 	refused 'too many connections' "$P_URI?connect-timeout=4s" -n
@@ -225,7 +224,14 @@ none_waits() {
 	pg "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE query LIKE '%sleep(60)'" >ended
 }
 
-# is_full: no stranger is about to connect, or to be refused, and nobody else can connect
+# stranger: starts a client that has a connection for a minute
+stranger() {
+	start env PGPASSWORD=s3cret psql -X -q -h 127.0.0.1 -p "$P_PORT" -U dlock -c 'SELECT pg_sleep(60)' dlock
+	strangers+=("$PID")
+}
+
+# is_full: no stranger is about to connect, or to be refused, and nobody else can connect. Else another
+# one comes, because one that is refused has for a moment what others are then refused for.
 is_full() {
 	local stranger alive=0
 	for stranger in "${strangers[@]}"; do
@@ -233,7 +239,9 @@ is_full() {
 	done
 	[[ $(pg "SELECT count(*) FROM pg_stat_activity WHERE query LIKE '%sleep(60)'
 		AND pid <> pg_backend_pid()") == "$alive" ]] || return
-	! PGPASSWORD=s3cret psql -X -q -h 127.0.0.1 -p "$P_PORT" -U dlock -c 'SELECT 1' dlock >full 2>&1
+	PGPASSWORD=s3cret psql -X -q -h 127.0.0.1 -p "$P_PORT" -U dlock -c 'SELECT 1' dlock >full 2>&1 || return 0
+	stranger
+	return 1
 }
 
 # awaits_standby: a COMMIT waits for a standby. The server's checkpointer puts this in force.
