@@ -387,7 +387,7 @@ job_is_gone() {
 	screen send-keys -l 'what the user types'
 	release
 	wait_until 5 is_free
-	shows 'READY 0> what the user types$'
+	wait_until 5 shows 'READY 0> what the user types$'
 }
 
 
