@@ -120,12 +120,12 @@ check-arm64:
 	$(Q)tests/packages $(PACKAGES) cross
 	$(Q)BUILD="$(BUILD_DIR)" tests/cross
 
-# The one file in small roots, and the conformance of each backend that is in it.
+# The one file in small roots, the recipes with it, and the conformance of each backend that is in it.
 check-static:
 	$(Q)tests/packages $(PACKAGES) test
 	$(Q)$(MAKE) --no-print-directory $(PARALLEL) all static test-programs
 	$(Q)BUILD="$(BUILD_DIR)" DLOCK="$(BUILD_DIR)/dlock-static" tests/check $(or $(TESTS),tests/static \
-		tests/redis/tls.bats $(addprefix tests/conformance/run.bats:,file redis redlock zookeeper etcd mysql))
+		tests/cli/recipes.bats tests/redis/tls.bats $(addprefix tests/conformance/run.bats:,file redis redlock zookeeper etcd mysql))
 
 check-debian13:
 	$(Q)tests/debian/check $(TESTS)

@@ -266,6 +266,10 @@ run_example() {
 	need groff
 	sandbox
 	for page in "$TOP"/man/*.[0-9]; do
+		# the one file
+		if [[ $page == */dlock-postgres.7 && $("$DLOCK" version) == *'postgresql: not installed'* ]]; then
+			continue
+		fi
 		displays "$page" groff
 		for ((n = 1; ; n++)); do
 			[[ -e display.$n ]] || break
