@@ -265,8 +265,10 @@ $(BUILD)/dlock-etcd.so: $(call obj,$(ETCD_SRC)) src/backends/module.map $(BUILD)
 # One file for every machine. Each module is an object with its library, of which only the table is
 # visible: libraries have equal names. No PIE, because to relocate the tables of OpenSSL takes a
 # tenth of a run. What the libraries demand of those who pass them on is in the file beside it.
-# Debian has no archive of all that libpq needs.
-LINKED := $(filter-out postgres,$(patsubst $(BUILD)/dlock-%.so,%,$(MODULES)))
+# Debian has no archive of all that libpq needs, nor of Oracle's client library.
+LINKED := $(filter-out postgres $(if $(filter %/libmariadb.a,$(MYSQL_LIBS)),,mysql) \
+	$(if $(filter -l%,$(ZOOKEEPER_LIBS)),zookeeper) $(if $(filter -l%,$(ETCD_LIBS)),etcd), \
+	$(patsubst $(BUILD)/dlock-%.so,%,$(MODULES)))
 STATIC_LIBS = $(LIBS) $(if $(LINKED),-lssl $(or $(shell $(PKG_CONFIG) --static --libs-only-l libcrypto),-lcrypto)) \
 	$(if $(filter mysql,$(LINKED)),-lz) -lm
 .PHONY: static
@@ -284,14 +286,14 @@ $(LINKED:%=$(BUILD)/static/%.o): $(BUILD)/link.flags
 	$(call say,LD,$@) $(CC) $(filter -fuse-ld=%,$(LDFLAGS)) -r -nostdlib -Wl,--trace -o $@.new \
 		$(linked) $(LIBRARY) >$@.trace && $(OBJCOPY) --redefine-sym dlock_module=dlock_module_$(*F) \
 			--keep-global-symbol=dlock_module --keep-global-symbol=dlock_module_$(*F) $@.new $@ && rm $@.new
-$(BUILD)/static/modules.o: src/base/module.c $(BUILD)/gen/module_dir.h $(compiled)
+$(BUILD)/static/modules.o: src/base/module.c $(BUILD)/gen/module_dir.h $(BUILD)/link.flags $(compiled)
 	@mkdir -p $(@D)
 	$(call say,CC,$@) $(CC) $(ALL_CPPFLAGS) $(ALL_CFLAGS) '-DLINKED_MODULES=$(foreach m,$(LINKED),M($(m)))' -c -o $@ $<
 $(BUILD)/dlock-static: $(filter-out $(call obj,src/base/module.c),$(PROGRAM_OBJ)) \
 		$(BUILD)/static/modules.o $(LINKED:%=$(BUILD)/static/%.o)
 	$(call say,LD,$@) $(CC) $(ALL_CFLAGS) $(ALL_LDFLAGS) -static -Wl,--trace \
-		$(if $(filter -fuse-ld=lld,$(LDFLAGS)),,-no-pie -Wl,--no-warnings) \
-		-o $@ $(linked) $(STATIC_LIBS) >$@.trace && $(STRIP) $@
+		$(if $(filter -fuse-ld=lld,$(LDFLAGS)),,-no-pie) -o $@ $(linked) $(STATIC_LIBS) \
+		>$@.trace 2>$@.warnings || { cat $@.warnings >&2; exit 1; } && $(STRIP) $@
 $(BUILD)/dlock-static.LICENSES: $(BUILD)/dlock-static
 	$(Q)cat LICENSE >$@.new && for package in $$(grep -ho '/[^/]*[.]a\b' $<.trace $(BUILD)/static/*.trace | \
 			sort -u | sed 's|^|*|' | xargs dpkg-query -S | cut -d: -f1 | sort -u); do \

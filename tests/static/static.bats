@@ -172,6 +172,12 @@ with_dns() {
 }
 
 # bats test_tags=more
+@test "a store whose library is no archive here, as Oracle's for MySQL, is left out" {
+	run make -s -C "$TOP" BUILD="$BUILD" -pn static MYSQL_LIBS=-lmysqlclient ZOOKEEPER_LIBS=-lzookeeper_mt
+	has_line <(echo "$output") '^LINKED := tls etcd$'
+}
+
+# bats test_tags=more
 @test "make rpm: its packages, installed into an empty root, have the program and all modules" {
 	local name
 	need rpmbuild
