@@ -65,6 +65,13 @@ inside() {
 	echo "127.0.0.1 localhost" >>"$ROOT/etc/hosts"
 	run --separate-stderr -0 inside run -b "rediss://localhost:$TLS_PORT?ca=/ca.pem" "$LOCK" -- /dlock version
 	run --separate-stderr -122 inside run -b "rediss://localhost:$TLS_PORT" "$LOCK" -- /dlock version
+	# The system's authorities, where other systems have them
+	local file
+	for file in etc/ssl/certs/ca-certificates.crt etc/pki/tls/certs/ca-bundle.crt etc/ssl/ca-bundle.pem; do
+		install -D "$CERTS/ca.pem" "$ROOT/$file"
+		run --separate-stderr -0 inside run -b "rediss://localhost:$TLS_PORT" "$LOCK" -- /dlock version
+		rm "$ROOT/$file"
+	done
 	run --separate-stderr -122 inside run -b redis://nowhere.example "$LOCK" -- /dlock version
 	matches "$stderr" 'nowhere.example'
 }

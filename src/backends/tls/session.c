@@ -58,6 +58,27 @@ static const char *get_reason(void)
 	return text ? text : "no reason given";
 }
 
+/*
+ * Trust the authorities that the system trusts. They are not everywhere where this library, which
+ * the one file of `make static` has from Debian, looks for them.
+ */
+static void trust_system(SSL_CTX *context)
+{
+	static const char *const elsewhere[] = {
+		"/etc/ssl/certs/ca-certificates.crt",	/* Alpine, Arch, Gentoo */
+		"/etc/pki/tls/certs/ca-bundle.crt",	/* Fedora, RHEL */
+		"/etc/ssl/ca-bundle.pem",		/* openSUSE */
+	};
+	bool found = getenv(X509_get_default_cert_file_env()) ||
+		     getenv(X509_get_default_cert_dir_env()) ||
+		     !access(X509_get_default_cert_dir(), F_OK);
+
+	SSL_CTX_set_default_verify_paths(context);
+	for (size_t i = 0; !found && i < sizeof(elsewhere) / sizeof(elsewhere[0]); i++)
+		found = SSL_CTX_load_verify_locations(context, elsewhere[i], NULL) == 1;
+	ERR_clear_error();
+}
+
 static int set_trust(SSL_CTX *context, const struct tls_params *tls, struct error *err)
 {
 	bool is_directory = false;
@@ -68,7 +89,7 @@ static int set_trust(SSL_CTX *context, const struct tls_params *tls, struct erro
 	}
 	SSL_CTX_set_verify(context, SSL_VERIFY_PEER, NULL);
 	if (!tls->ca) {
-		SSL_CTX_set_default_verify_paths(context);
+		trust_system(context);
 		return 0;
 	}
 	if (check_path(tls->ca, "ca", &is_directory, err))
