@@ -422,7 +422,7 @@ job_is_gone() {
 	hold --
 	types 'clear; $DLOCK status '"$LOCK"
 	wait_until 5 shows "pid $HOLDER"
-	shows '^on file:/'
+	wait_until 5 shows '^on file:/'
 	release
 }
 
