@@ -269,7 +269,7 @@ job_is_gone() {
 	shell_reads
 	# The job can be brought back to the foreground and interrupted.
 	types 'clear; fg'
-	wait_until 5 shows 'DLOCK run'
+	wait_until 5 shows '^[$]DLOCK run'
 	keys C-c
 	wait_until 5 prompt 130
 	is_free
@@ -281,7 +281,8 @@ job_is_gone() {
 	types ''
 	wait_until 5 eval 'keys Enter; shows "Stopped"'
 	types 'clear; fg'
-	wait_until 5 shows 'DLOCK run'
+	# what fg prints, and not the line of the stopped job: see shell_reads
+	wait_until 5 shows '^[$]DLOCK run'
 	types text
 	wait_until 5 eval '[[ $(screen capture-pane -p | grep -c "^text") == 2 ]]'
 	keys C-d
