@@ -97,8 +97,10 @@ shell_reads() {
 @test "Ctrl-Z stops the job, fg goes on with it" {
 	local backend
 	for backend in "$FILE" "$REDIS"; do
-		types 'clear; $DLOCK run -b '"$backend $LOCK"' -- sh -c "echo run\"\"ning \$\$; read line; echo got \$line; exit 7"'
-		wait_until 5 shows '^running'
+		types clear
+		wait_until 5 not shows '^running'
+		types '$DLOCK run -b '"$backend $LOCK"' -- sh -c "echo run\"\"ning \$\$; read line; echo got \$line; exit 7"'
+		wait_until 5 shows '^running [0-9]'
 		local command
 		command=$(screen capture-pane -p | sed -n 's/^running //p')
 		keys C-z
