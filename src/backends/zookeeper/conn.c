@@ -168,11 +168,11 @@ static enum zk_end explain_absence(struct zk_conn *conn, int64_t deadline_ms, st
 /* ---- the connection ---- */
 
 /*
- * List the sockets of IP among the descriptors that follow the pipe, one a bit, and end those that
- * are not among others. The library's socket, which it hides, is there, because it gets the lowest
- * free number.
+ * End the sockets of IP among the descriptors that follow the pipe, but those in kept, which has
+ * one bit for each descriptor. Returns which of them were sockets. The library's socket, which it
+ * hides, is among them, because it gets the lowest free number.
  */
-static uint64_t list_sockets(const struct zk_conn *conn, uint64_t others)
+static uint64_t end_sockets(const struct zk_conn *conn, uint64_t kept)
 {
 	socklen_t size = sizeof(int);
 	uint64_t found = 0;
@@ -182,7 +182,7 @@ static uint64_t list_sockets(const struct zk_conn *conn, uint64_t others)
 		if (!getsockopt(fd, SOL_SOCKET, SO_DOMAIN, &domain, &size) &&
 		    (domain == AF_INET || domain == AF_INET6)) {
 			found |= UINT64_C(1) << i;
-			if (!(others >> i & 1))
+			if (!(kept >> i & 1))
 				shutdown(fd, SHUT_RDWR);
 		}
 	return found;
@@ -195,7 +195,7 @@ static void drop_connection(struct zk_conn *conn)
 	if (conn->state == ZOO_CONNECTED_STATE)
 		take_state(conn, 0);
 	conn->started_ms = clock_boot_ms();
-	list_sockets(conn, conn->foreign);
+	end_sockets(conn, conn->foreign);
 }
 
 /* ---- the life of a session ---- */
@@ -235,7 +235,7 @@ static int start_session(struct zk_conn *conn, struct error *err)
 		return -1;
 	conn->started_ms = clock_boot_ms();
 	fcntl(conn->news[1], F_SETFL, 0);
-	conn->foreign = list_sockets(conn, UINT64_MAX);
+	conn->foreign = end_sockets(conn, UINT64_MAX);
 	/* No log. */
 	zoo_set_debug_level(0);
 	/* One heap for all threads: waiters stay small. */

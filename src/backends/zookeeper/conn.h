@@ -88,7 +88,7 @@ struct zk_conn {
 	int pending;			/* number of calls without an answer */
 	void **memory;			/* of the operation */
 	size_t memory_count;
-	uint64_t foreign;		/* sockets that are not the library's: see list_sockets() */
+	uint64_t foreign;		/* sockets that are not the library's: see end_sockets() */
 };
 
 /* Keeps pointers into uri. Returns 0, or -1 and sets *err. Call zk_conn_finish() in any case. */
