@@ -128,9 +128,7 @@ load strategies
 		hold -t 10s --
 		contend "$COMMAND"
 		wait_until 5 queue 1
-		server_stop "$P_DIR"
-		mysql_launch "$P_DIR" "$P_PORT"
-		SERVICES+=("$(<"$P_DIR/pid")")
+		restart_mysql
 		join "$HOLDER"
 		equal "$status" 123 "$STRATEGY: the holder"
 		met_nobody
@@ -301,10 +299,7 @@ interrupts_end() {
 		else
 			hold -t 60s --
 		fi
-		server_stop "$P_DIR"
-		mysql_launch "$P_DIR" "$P_PORT"
-		P_PID=$(<"$P_DIR/pid")
-		SERVICES+=("$P_PID")
+		restart_mysql
 		if [[ ${SESSIONS[*]} == *$strategy* ]]; then
 			lost
 		else

@@ -67,9 +67,7 @@ dead_in_time() {
 	SERVER=$P_DIR
 	hold -b "$P_URI" -t 24s --
 	local fence=$FENCE
-	server_stop "$P_DIR"
-	mysql_launch "$P_DIR" "$P_PORT"
-	SERVICES+=("$(<"$P_DIR/pid")")
+	restart_mysql
 	holds_for 500 alive "$COMMAND"
 	lock_field "fence, expires > $UTC_US"
 	equal "$VALUE" "$fence"$'\t'1

@@ -69,6 +69,14 @@ private_mysql() {
 	SERVICES+=("$P_PID")
 }
 
+# restart_mysql: kills this server, and starts it again with its data and at its port
+restart_mysql() {
+	server_stop "$P_DIR"
+	mysql_launch "$P_DIR" "$P_PORT"
+	P_PID=$(<"$P_DIR/pid")
+	SERVICES+=("$P_PID")
+}
+
 # pmy SQL: runs SQL at the server of this test, as root
 pmy() {
 	mysql_at "$P_DIR" "$@"

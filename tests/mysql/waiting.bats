@@ -63,13 +63,6 @@ last() {
 	rests_far ask
 }
 
-# restart: restarts this test's server
-restart() {
-	server_stop "$P_DIR"
-	mysql_launch "$P_DIR" "$P_PORT"
-	SERVICES+=("$(<"$P_DIR/pid")")
-}
-
 # bats test_tags=more
 @test "behind 100 others a waiter keeps its place through lost answers, connections and servers" {
 	private_mysql
@@ -79,7 +72,7 @@ restart() {
 	in_front
 	start "$DLOCK" run -b "$PROXY" -t 2s "$LOCK" -- touch ran
 	wait_until 5 sleepers 1
-	keeps_far ask 'n SET @far' kill_connections restart
+	keeps_far ask 'n SET @far' kill_connections restart_mysql
 }
 
 # reads: prints how many rows the server of this test has read on its way through an index
@@ -287,9 +280,7 @@ end_sql() {
 		wait_in_line "$n" -- sh -c 'echo "$0" >>order' "$n"
 		waiter+=("$PID")
 	done
-	server_stop "$P_DIR"
-	mysql_launch "$P_DIR" "$P_PORT"
-	SERVICES+=("$(<"$P_DIR/pid")")
+	restart_mysql
 	wait_until 10 waiters 3
 	release
 	for n in "${waiter[@]}"; do

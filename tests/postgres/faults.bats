@@ -55,8 +55,7 @@ server_seconds() {
 	local fence=$FENCE waiter expires
 	wait_in_line 1 -- true
 	waiter=$PID
-	postgres_stop "$P_DIR"
-	postgres_launch "$P_DIR" "$P_PORT"
+	restart_postgres
 	holds_for 500 alive "$COMMAND"
 	lock_field "fence, expires > clock_timestamp()"
 	equal "$VALUE" "$fence|t"

@@ -124,16 +124,6 @@ all_in_line() {
 	rests_far pg
 }
 
-# disconnect: the server ends all connections of dlock; restart: it restarts
-disconnect() {
-	pg "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = '$POSTGRES_USER'" >/dev/null
-}
-
-restart() {
-	postgres_stop "$P_DIR"
-	postgres_launch "$P_DIR" "$P_PORT"
-}
-
 # bats test_tags=more
 @test "behind 100 others a waiter keeps its place through lost answers, connections and servers" {
 	private_postgres
@@ -143,7 +133,7 @@ restart() {
 	in_front
 	start "$DLOCK" run -b "$PROXY" "$LOCK" -- touch ran
 	wait_until 5 all_in_line
-	keeps_far pg 'dlock_entries e SET expires = clock' disconnect restart
+	keeps_far pg 'dlock_entries e SET expires = clock' cut_connections restart_postgres
 }
 
 # bats test_tags=more
