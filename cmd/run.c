@@ -44,8 +44,8 @@ static int nest_run(struct options *options, int64_t now_ms, struct error *err)
 	argv = memory_new((size_t)(word - options->line) + count, sizeof(*argv));
 	argv[0] = self;
 	argv[1] = options->line[0];
-	argv[2] = memory_format("--nested=%lld", (long long)(options->run.wait_ms == CLOCK_NEVER
-				? CLOCK_NEVER : now_ms + options->run.wait_ms));
+	argv[2] = memory_format("--nested=%lld",
+				(long long)clock_after(now_ms, options->run.wait_ms));
 	for (word = options->line; *++word;)
 		if (*word != options->operands[0])
 			argv[count++] = *word;
@@ -115,6 +115,8 @@ static int run_locked(struct session *session, struct run_result *result, struct
 	struct run_request *request = &session->options.run;
 	const int64_t left_ms = request->until_ms - clock_wall_ms(), now_ms = clock_boot_ms();
 	const bool nests = session->options.operand_count > 1;
+	const char *nested = session->options.nested;
+	const int64_t end_ms = nested ? strtoll(nested, NULL, 10) : CLOCK_NEVER;
 	struct signals signals;
 
 	if (session_begin(session, err) || signals_init(&signals, err))
@@ -122,9 +124,8 @@ static int run_locked(struct session *session, struct run_result *result, struct
 	/* Do not wait past --until: the command would be stopped before it starts. */
 	if (request->until_ms)
 		request->wait_ms = clock_earlier(request->wait_ms, left_ms);
-	if (session->options.nested)
-		request->wait_ms = clock_earlier(request->wait_ms, strtoll(session->options.nested,
-									   NULL, 10) - now_ms);
+	if (end_ms != CLOCK_NEVER)
+		request->wait_ms = clock_earlier(request->wait_ms, end_ms - now_ms);
 	if (request->wait_ms < 0)
 		request->wait_ms = 0;
 	request->command = request->argv[0];

@@ -112,14 +112,12 @@ int command_wait(struct session *session, struct error *err)
 	const struct options *options = &session->options;
 	const struct name_list *names = &session->locks.names;
 	const int64_t started_ms = clock_boot_ms(), wait_ms = options->run.wait_ms;
-	int64_t until_ms = CLOCK_NEVER;
+	const int64_t until_ms = clock_after(started_ms, wait_ms);
 	pthread_t thread;
 	size_t at = 0;
 	int result;
 	bool slept;
 
-	if (wait_ms != CLOCK_NEVER)
-		until_ms = started_ms + wait_ms;
 	/* Without the thread, only the resolver can exceed the limit. */
 	if (wait_ms && wait_ms != CLOCK_NEVER)
 		pthread_create(&thread, NULL, end_late, session);

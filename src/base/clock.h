@@ -49,6 +49,12 @@ static inline int64_t clock_earlier(int64_t a_ms, int64_t b_ms)
 	return a_ms < b_ms ? a_ms : b_ms;
 }
 
+/* Return the time duration_ms after start_ms, both at most CLOCK_NEVER; so is the result. */
+static inline int64_t clock_after(int64_t start_ms, int64_t duration_ms)
+{
+	return duration_ms > CLOCK_NEVER - start_ms ? CLOCK_NEVER : start_ms + duration_ms;
+}
+
 /* Return the timeout for poll() until deadline_ms, rounded up so that poll() never ends early. */
 static inline int clock_poll_timeout(int64_t deadline_ms)
 {

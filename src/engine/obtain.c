@@ -19,11 +19,6 @@
 #define CHECK_LOCAL_MS 5000
 #define CHECK_DONE_MS 1000
 
-static int64_t add_duration(int64_t start_ms, int64_t duration_ms)
-{
-	return duration_ms == CLOCK_NEVER ? CLOCK_NEVER : start_ms + duration_ms;
-}
-
 static enum acquired set_acquired(struct supervisor *s)
 {
 	s->protected = true;
@@ -131,7 +126,7 @@ static enum acquired try_local(struct supervisor *s, int64_t until_ms)
 /* Acquire a local lock, without a keeper. */
 static enum acquired acquire_local(struct supervisor *s)
 {
-	int64_t until_ms = add_duration(s->started_ms, s->job.run->wait_ms);
+	int64_t until_ms = clock_after(s->started_ms, s->job.run->wait_ms);
 	enum acquired acquired;
 	struct error err = { 0 };
 	int64_t tick_ms;
@@ -231,7 +226,7 @@ static void give_up(struct supervisor *s)
 	struct keeper_event event;
 
 	if (s->result->end != RUN_INTERRUPTED)
-		until_ms = clock_earlier(until_ms, add_duration(LATE_CLEANUP_MS, limit_ms));
+		until_ms = clock_earlier(until_ms, clock_after(LATE_CLEANUP_MS, limit_ms));
 	/*
 	 * Otherwise the keeper has sent no request that could leave a trace (mark_engaged() in
 	 * keeper_acquire.c), or it has removed its trace.
@@ -247,13 +242,13 @@ static void give_up(struct supervisor *s)
 
 static enum acquired wait_for_lock(struct supervisor *s)
 {
-	int64_t tick_ms = add_duration(s->started_ms, s->job.hooks->tick_ms);
+	int64_t tick_ms = clock_after(s->started_ms, s->job.hooks->tick_ms);
 	enum acquired acquired;
 	struct keeper_event event;
 	struct error err = { 0 };
 
 	for (;;) {
-		supervisor_sleep(s, clock_earlier(add_duration(s->late_ms, s->job.limit_ms),
+		supervisor_sleep(s, clock_earlier(clock_after(s->late_ms, s->job.limit_ms),
 						  tick_ms));
 		if (supervisor_interrupted(s))
 			return ACQUIRED_NO;
@@ -269,10 +264,10 @@ static enum acquired wait_for_lock(struct supervisor *s)
 			return supervisor_fail(s, &s->job.shared->start_error);
 		if (ipc_has_failed(&err))
 			return supervisor_fail(s, &err);
-		if (clock_boot_ms() >= add_duration(s->late_ms, s->job.limit_ms))
+		if (clock_boot_ms() >= clock_after(s->late_ms, s->job.limit_ms))
 			return end_wait(s);
 		if (clock_boot_ms() >= tick_ms) {
-			tick_ms = add_duration(clock_boot_ms(), s->job.hooks->tick_ms);
+			tick_ms = clock_after(clock_boot_ms(), s->job.hooks->tick_ms);
 			if (s->result->wait.holder_known || s->result->wait.down_since_ms)
 				s->job.hooks->waiting(&s->result->wait);
 		}

@@ -306,8 +306,8 @@ int supervisor_init(struct supervisor *s, const struct run_request *run,
 	};
 	*result = (struct run_result){ .wait = { .began_ms = s->started_ms, .ahead = -1 },
 				       .facts = { .began_ms = s->started_ms } };
-	if (run->wait_ms && run->wait_ms != CLOCK_NEVER)
-		s->job.limit_ms = s->started_ms + run->wait_ms;
+	if (run->wait_ms)
+		s->job.limit_ms = clock_after(s->started_ms, run->wait_ms);
 	s->job.request.token = s->token;
 	s->job.request.text = s->text;
 	holder_self(&s->job.self, run->command);

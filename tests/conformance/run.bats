@@ -669,6 +669,17 @@ work() {
 	LOCK=$LOCK-b release
 }
 
+@test "several locks: the last one is awaited without limit, also when a start takes some ms" {
+	printf '#\n%.0s' {1..30000} >"$XDG_CONFIG_HOME/dlock.conf"
+	LOCK=$LOCK-b hold --
+	start "$DLOCK" run -v "$LOCK-a" "$LOCK-b" -- touch ran
+	wait_until 10 has_line "$ERR" "$LOCK-b: waiting"
+	LOCK=$LOCK-b release
+	join "$PID" 10
+	equal "$status" 0
+	[[ -e ran ]]
+}
+
 @test "--once-per: when the work fails, or its host dies, another host does it" {
 	local first second family
 	work a
