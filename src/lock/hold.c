@@ -273,7 +273,8 @@ uint64_t hold_next_fence(uint64_t last)
 
 int64_t hold_retry_at(int64_t left_ms, int64_t ahead, bool foreign)
 {
-	const int64_t later_ms = ahead > 0 ? clock_earlier(ahead, 100) * HOLD_LATE_MS : 0;
+	const int64_t later_ms = ahead > 0 ? clock_earlier(ahead, 100) * HOLD_LATE_MS -
+						     HOLD_WATCH_MS : 0;
 	int64_t pause_ms = HOLD_RETRY_MS + rand() % PAUSE_JITTER_MS;
 
 	if (ahead <= 0 && foreign)

@@ -81,13 +81,14 @@ uint64_t hold_next_fence(uint64_t last);
 
 /*
  * Returns when a waiter tries without being woken, in ms of CLOCK_BOOTTIME: usually after 5 s and
- * some jitter. The first tries when the present lease ends, in left_ms (-1: no end is known), and
- * each one behind it LATE after the one before, which may be dead. ahead: the waiters before this
- * one, whether the lock is held or not. The first tries every 0.2 to 0.3 s while the holder is
- * foreign: its release wakes nobody.
+ * some jitter. The first tries when the present lease ends, in left_ms (-1: no end is known), the
+ * second one 0.1 s later, to watch it, and each one behind it LATE after the one before, which may
+ * be dead. ahead: the waiters before this one, whether the lock is held or not. The first tries
+ * every 0.2 to 0.3 s while the holder is foreign: its release wakes nobody.
  */
 #define HOLD_RETRY_MS 5000
 #define HOLD_FOREIGN_MS 300
+#define HOLD_WATCH_MS (HOLD_LATE_MS - 100)
 int64_t hold_retry_at(int64_t left_ms, int64_t ahead, bool foreign);
 
 /* Behind so many waiters, one on SQL only notes that it is alive: to read more would cost more. */

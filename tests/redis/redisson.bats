@@ -352,7 +352,7 @@ nothing_but_fences() {
 }
 
 # bats test_tags=more
-@test "the fair lock: a waiter that hangs delays the next by 5 s at most, and still gets its turn" {
+@test "the fair lock: a waiter that hangs delays the next by 1.5 s at most, and still gets its turn" {
 	export DLOCK_BACKEND="$BASE&lock=fair"
 	hold --
 	start "$DLOCK" run "$LOCK" -- touch hung
@@ -370,7 +370,7 @@ nothing_but_fences() {
 	join "$next"
 	equal "$status" 0
 	now
-	took $((NOW - start)) 0 4000
+	took $((NOW - start)) 0 2000
 	[[ ! -e hung ]]
 	# shellcheck disable=SC2086
 	kill -CONT "$hung" $family

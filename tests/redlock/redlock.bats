@@ -890,6 +890,15 @@ at_least() {
 	kept_while_waiting
 }
 
+waiters() {
+	[[ $(redlock_waiters) == "$1" ]]
+}
+
+# bats test_tags=more
+@test "a hung waiter delays the next by 3 s, also when a minimum hold ends" {
+	lapses_past_hung
+}
+
 @test "break takes the lock from all nodes and wakes a waiter" {
 	TOKEN=$("$DLOCK" acquire -t 60s "$LOCK")
 	start "$DLOCK" run "$LOCK" -- echo mine

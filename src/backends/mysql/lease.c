@@ -261,7 +261,6 @@ static enum outcome take_queued(struct call *call, int64_t late,
 static int64_t choose_check(struct mysql_backend *my, const struct request *request,
 			    const int64_t state[static STATE_COLUMNS])
 {
-	const int64_t now_ms = clock_boot_ms();
 	int64_t late_ms, check_ms = hold_retry_at(-1, 0, false);
 	char late[ROW_ID_SIZE] = "";
 
@@ -273,7 +272,7 @@ static int64_t choose_check(struct mysql_backend *my, const struct request *requ
 		check_ms += HOLD_RETRY_MS;
 	my->poll_ms = state[FOREIGN] || my->cuts >= CUTS_MOST ? HOLD_FOREIGN_MS * state[BEFORE] : 0;
 	if (my->poll_ms)
-		check_ms = clock_earlier(check_ms, now_ms + my->poll_ms);
+		check_ms = clock_earlier(check_ms, clock_boot_ms() + my->poll_ms);
 	if (state[LATE])
 		snprintf(late, sizeof(late), "%" PRId64, state[LATE]);
 	late_ms = hold_watch_late(&my->late, late);
@@ -356,16 +355,15 @@ static void fall_asleep(struct mysql_backend *my, const struct request *request,
 	struct call call;
 
 	my->checked = false;
-	grant->retry_ms = 0;
+	grant->retry_ms = my->cuts >= CUTS_MOST ? my->check_ms : 0;
 	grant->poll_ms = my->poll_ms;
-	if (my->cuts >= CUTS_MOST)
-		grant->retry_ms = my->check_ms;
 	if (sleep_ms <= 0 || !my->conn.mysql || grant->retry_ms)
 		return;
 	my->asleep_ms = clock_boot_ms();
 	call_begin(&call, my, &my->conn, request);
 	sql_set(call.values, SQL_INT("sleep", sleep_ms));
 	sql_set(call.values, SQL_INT("patience", HOLD_LATE_MS));
+	sql_set(call.values, SQL_INT("watch", HOLD_WATCH_MS));
 	if (!mysql_start(call.conn, sql, call.values, &ignored))
 		grant->retry_ms = my->check_ms + my->base.timeout_ms;
 }

@@ -358,7 +358,9 @@ static int64_t choose_retry(struct redlock *lock, struct ballot *ballot)
 	else
 		left_ms = redlock_free_in(ballot->left_ms, (size_t)ballot->votes.busy,
 					  client->quorum - ballot->votes.granted);
-	return hold_retry_at(left_ms, ballot->ahead, ballot->most > 0 && ballot->foreign);
+	/* As if one more were ahead: nodes grant to whoever comes, and two at once split them. */
+	return hold_retry_at(left_ms, clock_earlier(ballot->ahead, HOLD_FAR) + (ballot->ahead > 0),
+			     ballot->most > 0 && ballot->foreign);
 }
 
 /* Record the reason if nobody gets the lock because too many of its nodes do not vote. */

@@ -118,13 +118,13 @@ SELECT (SELECT COUNT(*) FROM dlock_entries
 
 -- name: sleep_ms
 IF(NOT ({may_hold}), LEAST({sleep}, COALESCE(GREATEST(MIN(IF(q.fence > 0, q.expires, NULL)) - {now}, 0)
-  DIV 1000 + 2 + SUM(q.fence = 0) * {patience}, {sleep})), 0)
+  DIV 1000 + 2 + GREATEST(SUM(q.fence = 0) * {patience} - {watch}, 0), {sleep})), 0)
 
 -- name: entries_sleep
 -- Sleeps until KILL QUERY ends it, or for {sleep} ms; no longer than the first lease, which may have
--- become shorter since the last request, and {patience} more for each waiter before. Does not sleep if the entry may hold,
--- is gone since then, or names an earlier connection, which nobody can wake. It is
--- alone in its packet, because KILL QUERY between two statements of one packet would drop the rest
+-- become shorter since the last request, and as hold_retry_at() says for each waiter before. Does
+-- not sleep if the entry may hold, is gone since then, or names an earlier connection, which nobody
+-- can wake. It is alone in its packet, because KILL QUERY between two statements of one packet would drop the rest
 -- without an error. The columns: was it interrupted, and how long is the sleep without that? One on
 -- another connection, where a proxy has led it, does not sleep, and has all of it in this column.
 SELECT /* dlock sleep {token} */ SLEEP({sleep_ms} / 1000), IF(COUNT(w.place), {sleep_ms}, {sleep})

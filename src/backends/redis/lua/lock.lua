@@ -65,7 +65,7 @@ local function head()
 end
 
 -- Calls the first waiter if there is room for it, and the second one to watch it. Its time counts
--- from the first call. changed: it must check the lock in any case.
+-- from the first call. changed: they must check the lock in any case.
 local function call(changed)
   local first = head()
   if not first then
@@ -73,17 +73,16 @@ local function call(changed)
     return
   end
   local _, wanted = waiter(first)
-  if not room(wanted or 'x') then
+  local fits = room(wanted or 'x')
+  if not fits then
     redis.call('HDEL', waiters, 'called')
-    if changed then publish(channel .. first, '0') end
-    return
-  end
-  if called() ~= first and wanted then
+  elseif called() ~= first and wanted then
     redis.call('HSET', waiters, 'called', first .. ' ' .. digits(now))
   end
+  if not fits and not changed then return end
   publish(channel .. first, '0')
   local second = at(1)
-  if second and waiter(second) then publish(channel .. second, LATE + 5) end
+  if second and waiter(second) then publish(channel .. second, fits and LATE + 5 or '0') end
 end
 
 -- ---- the requests
