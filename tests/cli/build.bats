@@ -108,6 +108,24 @@ without() {
 	done
 }
 
+# of_check REGEX: the program of a process that belongs to a tests/check in $T matches
+of_check() {
+	grep -lzs "^TMPDIR=$T/" /proc/[0-9]*/environ | sed 's/environ$/exe/' | xargs -r readlink |
+		grep -q "$1"
+}
+
+# bats test_tags=more
+@test "make check that is interrupted: no process or file of it stays" {
+	start env -i PATH="$PATH" TMPDIR="$T" SLOW=1 BUILD="${DLOCK%/*}" setsid "$TOP/tests/check" \
+		"$TOP/tests/redis/waiting.bats"
+	wait_until 60 of_check '/dlock$'
+	kill -INT -- "-$PID"
+	join "$PID"
+	equal "$status" 130
+	not of_check /
+	not compgen -G "$T/dlock.*"
+}
+
 @test "make demo shows a lock, and leaves nothing outside of the build" {
 	run -0 build "${NOTHING[@]}" demo
 	matches "$output" "on file:$BUILT/demo"
