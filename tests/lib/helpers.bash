@@ -46,6 +46,8 @@ source "$TOP/tests/lib/users.bash"
 source "$TOP/tests/lib/services.bash"
 # shellcheck source=tests/lib/dlock.bash
 source "$TOP/tests/lib/dlock.bash"
+# shellcheck source=tests/lib/services/ports.bash
+source "$TOP/tests/lib/services/ports.bash"
 # shellcheck source=tests/lib/services/redis.bash
 source "$TOP/tests/lib/services/redis.bash"
 # shellcheck source=tests/lib/services/zookeeper.bash

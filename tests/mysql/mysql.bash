@@ -39,7 +39,7 @@ via_proxy() {
 # balance PORT: starts a balancer, which connects its clients to the server at PORT, or the one at the
 # port that `balance_to` says later; connections that are there stay. Sets BALANCED to its URI.
 balance() {
-	mysql_free_port
+	free_port
 	balance_to "$1"
 	setpriv --pdeathsig KILL socat "TCP-LISTEN:$PORT,bind=127.0.0.1,fork" \
 		"SYSTEM:exec socat - TCP\\:127.0.0.1\\:\$(cat '$T/balance')" \

@@ -11,7 +11,7 @@ pair() {
 	local one=$T/one two=$T/two
 	PRIVATE+=("$one" "$two")
 	postgres_start "$one" -c wal_level=replica -c hot_standby=on
-	mysql_free_port
+	free_port
 	postgres_follow "$two" "$one" "$PORT"
 	if [[ $1 == yes ]]; then
 		SERVER=$one pg "ALTER SYSTEM SET synchronous_standby_names = 'two'" >"$T/set"

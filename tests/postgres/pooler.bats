@@ -10,7 +10,7 @@ load postgres
 pooler() {
 	local dir=$T/pooler.$1 as=()
 	mkdir "$dir"
-	mysql_free_port
+	free_port
 	cat >"$dir/ini" <<-END
 		[databases]
 		dlock = host=127.0.0.1 port=$(<"$POSTGRES_DIR/port") user=dlock password=s3cret

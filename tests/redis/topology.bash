@@ -102,7 +102,7 @@ cluster_for_file() {
 	for ((n = 1; n <= CLUSTER_COUNT; n++)); do
 		dir=$BATS_FILE_TMPDIR/node.$n
 		# the port of the cluster's bus is larger by 10,000
-		REDIS_PORT_SPAN=2700 redis_start "$dir" "${CLUSTER_OPTIONS[@]}"
+		redis_start "$dir" "${CLUSTER_OPTIONS[@]}"
 		ports+=("$(<"$dir/port")")
 		at "${ports[-1]}" cluster set-config-epoch "$n" >/dev/null
 	done

@@ -707,15 +707,15 @@ again() {
 
 @test "a host may be an IPv6 address in brackets" {
 	grep -qs ' lo$' /proc/net/if_inet6 || not_here "no IPv6"
-	local zk_port=$ZK_PORT port
-	zk_free_port
-	socat "TCP6-LISTEN:$port,bind=[::1],fork,reuseaddr" "TCP4:127.0.0.1:$zk_port" \
+	local zk_port=$ZK_PORT PORT
+	free_port
+	socat "TCP6-LISTEN:$PORT,bind=[::1],fork,reuseaddr" "TCP4:127.0.0.1:$zk_port" \
 		</dev/null >"$T/socat" 2>&1 3>&- 4>&- &
 	SERVICES+=("$!")
-	wait_until 5 grep -q ":$(printf %04X "$port") " /proc/net/tcp6
-	run --separate-stderr -0 "$DLOCK" run -b "zk://[::1]:$port" "$LOCK" -- "$TOOLS/znode" "$PORTS" ls "$NODE"
+	wait_until 5 grep -q ":$(printf %04X "$PORT") " /proc/net/tcp6
+	run --separate-stderr -0 "$DLOCK" run -b "zk://[::1]:$PORT" "$LOCK" -- "$TOOLS/znode" "$PORTS" ls "$NODE"
 	matches "$output" '_c_.*-lock-'
-	run --separate-stderr -0 timeout 20 "$DLOCK" run -b "zk://127.0.0.1:1,[::1]:$port" "$LOCK" -- true
+	run --separate-stderr -0 timeout 20 "$DLOCK" run -b "zk://127.0.0.1:1,[::1]:$PORT" "$LOCK" -- true
 	# Nobody listens there.
 	run --separate-stderr -122 timeout 20 "$DLOCK" run -b "zk://[::1]:1?connect-timeout=1s" "$LOCK" -- true
 	one_line '\[::1\]:1'

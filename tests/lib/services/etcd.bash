@@ -3,7 +3,7 @@
 #
 # Real etcd servers for the tests, single ones or three together, on free ports of 127.0.0.1, each
 # with a directory of its own. Needs wait_until, alive and ended from helpers.bash, and free_port from
-# redis.bash. ETCD and ETCDCTL may name other programs.
+# ports.bash. ETCD and ETCDCTL may name other programs.
 
 ETCD=${ETCD:-etcd}
 ETCDCTL=${ETCDCTL:-etcdctl}
@@ -19,9 +19,8 @@ etcd_start() {
 	local dir=$1 attempt peer
 	shift
 	for attempt in 1 2 3 4 5; do
-		free_port
-		peer=$PORT
-		free_port
+		free_port 2
+		peer=$((PORT + 1))
 		etcd_launch "$dir" "$PORT" "$peer" "default=http://127.0.0.1:$peer" --name default "$@"
 		wait_until 30 etcd_settled "$dir"
 		if etcd_serves "$dir"; then
@@ -133,21 +132,18 @@ private_etcd() {
 # etcd_cluster_start DIR [OPTION]...: starts three members, and returns when each has a leader.
 # DIR/hosts has the hosts for a URI.
 etcd_cluster_start() {
-	local dir=$1 attempt member ports=() cluster hosts
+	local dir=$1 attempt member PORT cluster hosts
 	shift
 	for attempt in 1 2 3 4 5; do
-		ports=()
-		while ((${#ports[@]} < 6)); do
-			free_port
-			[[ " ${ports[*]} " == *" $PORT "* ]] || ports+=("$PORT")
-		done
+		# Three for clients, and three for each other.
+		free_port 6
 		cluster='' hosts=''
 		for member in 1 2 3; do
-			cluster+=${cluster:+,}m$member=http://127.0.0.1:${ports[member + 2]}
-			hosts+=${hosts:+,}127.0.0.1:${ports[member - 1]}
+			cluster+=${cluster:+,}m$member=http://127.0.0.1:$((PORT + 2 + member))
+			hosts+=${hosts:+,}127.0.0.1:$((PORT + member - 1))
 		done
 		for member in 1 2 3; do
-			etcd_launch "$dir/$member" "${ports[member - 1]}" "${ports[member + 2]}" "$cluster" \
+			etcd_launch "$dir/$member" "$((PORT + member - 1))" "$((PORT + 2 + member))" "$cluster" \
 				--name "m$member" "$@"
 		done
 		echo "$hosts" >"$dir/hosts"

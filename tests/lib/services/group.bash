@@ -14,7 +14,7 @@ MEMBER_OPTIONS=(--gtid-mode=ON --enforce-gtid-consistency=ON --performance-schem
 members_copy() {
 	local dir=$1 count=$2 member
 	mysql_template
-	mysql_free_port $((2 * count))
+	free_port $((2 * count))
 	for ((member = 1; member <= count; member++)); do
 		mkdir -p "$dir/$member"
 		cp -a "$MYSQL_TEMPLATE" "$dir/$member/data"

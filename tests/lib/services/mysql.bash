@@ -26,22 +26,6 @@ fi
 MYSQL_USER=dlock MYSQL_PASSWORD=s3cret MYSQL_DATABASE=dlock
 MYSQL_TEMPLATE=${MYSQL_TEMPLATE:-$BATS_RUN_TMPDIR/mysql.template}
 
-# mysql_free_port [COUNT]: sets PORT to the first of COUNT (1) consecutive ports of 127.0.0.1 that
-# nobody listens on, below the range that the kernel hands out to clients
-mysql_free_port() {
-	local count=${1:-1} offset
-	while :; do
-		PORT=$((20000 + (RANDOM * 32768 + RANDOM) % (12000 - count)))
-		for ((offset = 0; offset < count; offset++)); do
-			if grep -Eqi "^ *[0-9]+: [0-9A-F]+:$(printf %04X $((PORT + offset))) " \
-				/proc/net/tcp /proc/net/tcp6; then
-				continue 2
-			fi
-		done
-		return 0
-	done
-}
-
 # mysql_install: makes the data of an empty server, with the accounts of $MYSQL_TEMPLATE.sql
 mysql_install() {
 	if [[ $MYSQL_CLIENT == mysql ]]; then
@@ -101,7 +85,7 @@ mysql_start() {
 	mkdir -p "$dir"
 	cp -a "$MYSQL_TEMPLATE" "$dir/data"
 	for attempt in 1 2 3 4 5; do
-		mysql_free_port
+		free_port
 		if mysql_launch "$dir" "$PORT" "$@"; then
 			return 0
 		fi
@@ -214,7 +198,7 @@ galera_start() {
 # galera_launch_all DIR: one attempt to start all three
 galera_launch_all() {
 	local dir=$1 node base
-	mysql_free_port 12
+	free_port 12
 	base=$PORT
 	for node in 1 2 3; do
 		mkdir "$dir/$node"

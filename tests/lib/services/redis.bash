@@ -13,13 +13,12 @@ REDIS_CLI=${REDIS_CLI:-redis-cli}
 # redis_start DIR [OPTION VALUE]...: starts a server and returns when it takes commands. Its pid is
 # in DIR/pid, its port in DIR/port, and its socket at DIR/sock.
 redis_start() {
-	local dir=$1 attempt port
+	local dir=$1 attempt PORT
 	shift
 	mkdir -p "$dir"
 	for attempt in 1 2 3 4 5 6 7 8 9 10; do
-		# below the range that the kernel hands out to clients
-		port=$((20000 + (RANDOM * 32768 + RANDOM) % ${REDIS_PORT_SPAN:-12000}))
-		if redis_launch "$dir" "$port" "$@"; then
+		free_port
+		if redis_launch "$dir" "$PORT" "$@"; then
 			return 0
 		fi
 		if ! grep -q 'Address already in use' "$dir/log"; then
@@ -61,14 +60,6 @@ redis_settled() {
 # elder COMMAND...: runs a function that starts servers, which say that they have been up for half a day
 elder() {
 	LD_PRELOAD=$BUILD/tests/preload/elder.so "$@"
-}
-
-# free_port: sets PORT to one that nobody listens at
-free_port() {
-	while :; do
-		PORT=$((20000 + (RANDOM * 32768 + RANDOM) % 12000))
-		(: <>"/dev/tcp/127.0.0.1/$PORT") 2>/dev/null || return 0
-	done
 }
 
 # redis_sentinel_start DIR PORT LINE...: starts a sentinel with these lines in its configuration, and

@@ -18,11 +18,11 @@ ZK_JVM=(-Xmx128m -Xss512k -XX:+UseSerialGC -XX:TieredStopAtLevel=1
 # zookeeper_start DIR [KEY=VALUE]...: starts one server, with these lines in its configuration, and
 # returns when it serves. Its pid is in DIR/pid, its port in DIR/port.
 zookeeper_start() {
-	local dir=$1 attempt port
+	local dir=$1 attempt PORT
 	shift
 	for attempt in 1 2 3 4 5 6 7 8 9 10; do
-		zk_free_port
-		zk_configure "$dir" "$port" "$@"
+		free_port
+		zk_configure "$dir" "$PORT" "$@"
 		if zk_launch "$dir" && zk_settle "$dir"; then
 			return 0
 		fi
@@ -44,23 +44,20 @@ zookeeper_restart() {
 # zk_ensemble_start DIR [KEY=VALUE]...: starts three servers, in DIR/1 to DIR/3, and returns when
 # they have elected a leader. DIR/hosts has the hosts for a URI: 127.0.0.1:PORT,...
 zk_ensemble_start() {
-	local dir=$1 attempt member port first ports=() servers=() hosts
+	local dir=$1 attempt member PORT servers=() hosts
 	shift
 	for attempt in 1 2 3 4 5; do
-		ports=() servers=()
-		while ((${#ports[@]} < 3)); do
-			zk_free_port
-			[[ " ${ports[*]} " == *" $port "* ]] || ports+=("$port")
-		done
-		zk_peer_ports
+		# Three for clients, three where the leader listens, and three for the election of one.
+		free_port 9
+		servers=()
 		for member in 1 2 3; do
-			servers+=("server.$member=127.0.0.1:$((first + member)):$((first + 3 + member))")
+			servers+=("server.$member=127.0.0.1:$((PORT + 2 + member)):$((PORT + 5 + member))")
 		done
 		hosts=
 		for member in 1 2 3; do
-			zk_configure "$dir/$member" "${ports[member - 1]}" "${servers[@]}" "$@"
+			zk_configure "$dir/$member" "$((PORT + member - 1))" "${servers[@]}" "$@"
 			echo "$member" >"$dir/$member/myid"
-			hosts+=${hosts:+,}127.0.0.1:${ports[member - 1]}
+			hosts+=${hosts:+,}127.0.0.1:$((PORT + member - 1))
 			zk_launch "$dir/$member"
 		done
 		echo "$hosts" >"$dir/hosts"
@@ -164,25 +161,6 @@ zk_ensemble_serves() {
 }
 
 # ---- starting a server
-
-# zk_free_port: sets the caller's port, below the range that the kernel hands out to clients
-zk_free_port() {
-	port=$((20000 + (RANDOM * 32768 + RANDOM) % 12000))
-}
-
-# zk_peer_ports: sets the caller's first to a port before six for the members of an ensemble, in a range
-# that no other test uses. Only the leader listens at its one of the first three, so that these look free
-# to others, until there is a new leader, which then cannot serve, or serves strangers. All members listen
-# at the other three.
-zk_peer_ports() {
-	local member
-	first=$((10000 + 6 * (BASHPID % 1500)))
-	for ((member = 1; member <= 3; member++)); do
-		if (exec 3<>"/dev/tcp/127.0.0.1/$((first + 3 + member))") 2>/dev/null; then
-			first=$((10000 + 6 * (RANDOM % 1500))) member=0
-		fi
-	done
-}
 
 # zk_configure DIR PORT LINE...
 zk_configure() {
