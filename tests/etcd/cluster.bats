@@ -29,7 +29,7 @@ prepare() {
 come_back() {
 	local member
 	for member in 1 2 3; do
-		if alive "$(<"$CLUSTER/$member/pid")"; then
+		if server_runs "$CLUSTER/$member"; then
 			kill -CONT "$(<"$CLUSTER/$member/pid")"
 		else
 			echo none >"$CLUSTER/$member/pid"

@@ -126,7 +126,7 @@ teardown() {
 		wait_until 8 not_ours "$pid" || echo "process $pid does not heed TERM" >&2
 	done
 	for pid in "${SERVICES[@]}"; do
-		if alive "$pid"; then
+		if of_this_bats "$pid"; then
 			kill -KILL "$pid"
 			wait_until 5 ended "$pid"
 		fi

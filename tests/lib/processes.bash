@@ -57,6 +57,15 @@ not_ours() {
 	! alive "$1" || ((PROC_PPID != $$))
 }
 
+# of_this_bats PID: the process is alive and was started by this bats. A minute after its end another process may
+# have its pid.
+of_this_bats() {
+	alive "$1" || return
+	if ! grep -qzsxF "BATS_RUN_TMPDIR=$BATS_RUN_TMPDIR" "/proc/$1/environ"; then
+		[[ $(readlink "/proc/$1/cwd") == "$BATS_RUN_TMPDIR"/* ]]
+	fi
+}
+
 stopped() {
 	proc_stat "$1" && [[ $PROC_STATE == T ]]
 }

@@ -131,12 +131,22 @@ rcli() {
 
 # ---- servers
 
+# server_runs DIR: the server whose pid is in DIR/pid is alive. A minute after its end another process may have the
+# pid; a server has DIR in its command, or works there.
+server_runs() {
+	local pid
+	pid=$(<"$1/pid")
+	alive "$pid" && { [[ /proc/$pid/cwd -ef $1 ]] || grep -qsF "$1" "/proc/$pid/cmdline"; }
+}
+
 # server_stop DIR: kills the server whose pid is in DIR, whatever state it is in
 server_stop() {
 	local pid
 	pid=$(<"$1/pid")
-	if alive "$pid"; then
+	if server_runs "$1"; then
 		kill -KILL "$pid"
+	elif alive "$pid"; then
+		return
 	fi
 	wait_until 5 all_ended "$pid"
 }

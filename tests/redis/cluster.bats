@@ -411,23 +411,6 @@ renewed_at() {
 	on_node "$REPLICA" config set replica-read-only yes >/dev/null
 }
 
-# The last test: the node does not come back.
-@test "master killed: the lock that its replica has stays held, and goes on to a waiter" {
-	find_replica
-	choose_lock
-	hold -t 9s --
-	start "$DLOCK" run -w 40s "$LOCK" -- echo "got it"
-	wait_until 5 answers 1 "${NODE_PORTS[MASTER]}" zcard "{$KEY}:queue"
-	redis_stop "$BATS_FILE_TMPDIR/node.$MASTER"
-	wait_until 10 role "$REPLICA" master
-	# The waiter gets the lock only after the holder has renewed it there.
-	wait_until 9 renewed_at "$REPLICA"
-	alive "$COMMAND"
-	release
-	join "$PID" 10
-	equal "$status $(<"$OUT")" "0 got it"
-}
-
 # bats test_tags=more
 @test "the password changes on all servers, and in its file: holder and waiter log in with the new one" {
 	on_all() {
@@ -437,4 +420,21 @@ renewed_at() {
 		done
 	}
 	outlives_password "redis+cluster://jobs@${URI#*//}"
+}
+
+# The last test: the node does not come back.
+@test "master killed: the lock that its replica has stays held, and goes on to a waiter" {
+	find_replica
+	choose_lock
+	hold -t 9s --
+	start "$DLOCK" run -w 40s "$LOCK" -- echo "got it"
+	wait_until 5 answers 1 "${NODE_PORTS[MASTER]}" zcard "{$KEY}:queue"
+	server_stop "$BATS_FILE_TMPDIR/node.$MASTER"
+	wait_until 10 role "$REPLICA" master
+	# The waiter gets the lock only after the holder has renewed it there.
+	wait_until 9 renewed_at "$REPLICA"
+	alive "$COMMAND"
+	release
+	join "$PID" 10
+	equal "$status $(<"$OUT")" "0 got it"
 }

@@ -372,7 +372,7 @@ replies() {
 	private_redis
 	redis_at "$P_DIR" eval 'for i = 1, 1000 do redis.call("set", i, string.rep("x", 2000)) end' 0
 	redis_at "$P_DIR" save
-	redis_stop "$P_DIR"
+	server_stop "$P_DIR"
 	redis_launch_loading
 	refused LOADING "$P_URI"
 }

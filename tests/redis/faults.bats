@@ -328,7 +328,7 @@ term_came() {
 @test "restart with data lost: the command ends, and the lock can be taken again" {
 	private_redis
 	hold -b "$P_URI" -t 3s --
-	redis_stop "$P_DIR"
+	server_stop "$P_DIR"
 	redis_launch "$P_DIR" "$P_PORT"
 	SERVICES+=("$(<"$P_DIR/pid")")
 	lost
@@ -338,7 +338,7 @@ term_came() {
 @test "server gone for good: the tree is dead before the lease ends" {
 	private_redis
 	testify "$P_PORT" -b "$P_URI" -t 4s
-	redis_stop "$P_DIR"
+	server_stop "$P_DIR"
 	lost
 	ended "$COMMAND"
 	last_sign

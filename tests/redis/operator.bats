@@ -197,7 +197,7 @@ take() {
 	private_redis
 	probe_owner
 	take -b "$P_URI" -t 4s --pid "$OWNER"
-	redis_stop "$P_DIR"
+	server_stop "$P_DIR"
 	redis_launch "$P_DIR" "$P_PORT"
 	SERVICES+=("$(<"$P_DIR/pid")")
 	wait_until 8 has_line "$OWNER_OUT" '^TERM$'

@@ -166,7 +166,7 @@ private_tls() {
 @test "the server dies under a running command: the command is dead before the lease ends" {
 	private_tls
 	testify_tls -t 4s -k 500ms
-	redis_stop "$P_DIR"
+	server_stop "$P_DIR"
 	lost
 	dead_in_time
 }

@@ -125,7 +125,7 @@ cluster_file_end() {
 	local n
 	for ((n = 1; n <= CLUSTER_COUNT; n++)); do
 		if [[ -f $BATS_FILE_TMPDIR/node.$n/pid ]]; then
-			redis_stop "$BATS_FILE_TMPDIR/node.$n"
+			server_stop "$BATS_FILE_TMPDIR/node.$n"
 		fi
 	done
 }

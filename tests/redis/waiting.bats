@@ -47,7 +47,7 @@ load redis
 	redis_at "$P_DIR" set "$KEY" stranger px 600000
 	start "$DLOCK" run -b "$P_URI" "$LOCK" -- touch ran
 	wait_until 5 p_waiters 1
-	redis_stop "$P_DIR"
+	server_stop "$P_DIR"
 	redis_launch "$P_DIR" "$P_PORT"
 	SERVICES+=("$(<"$P_DIR/pid")")
 	join "$PID" 12
@@ -70,7 +70,7 @@ load redis
 		((n == 4)) || late+=("$PID" $(tree "$PID"))
 	done
 	kill -STOP "${late[@]}"
-	redis_stop "$P_DIR"
+	server_stop "$P_DIR"
 	redis_launch "$P_DIR" "$P_PORT" --appendonly yes --appendfsync always
 	SERVICES+=("$(<"$P_DIR/pid")")
 	# To the last one the others seem dead.
@@ -615,5 +615,5 @@ ten_wait() {
 
 @test "a server that is gone while dlock waits: -v and the end of the wait report for how long" {
 	private_redis
-	gone_while_waiting "redis 127\.0\.0\.1:$P_PORT" redis_stop "$P_DIR"
+	gone_while_waiting "redis 127\.0\.0\.1:$P_PORT" server_stop "$P_DIR"
 }

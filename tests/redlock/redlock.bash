@@ -27,7 +27,7 @@ redlock_for_file() {
 redlock_file_end() {
 	local dir
 	for dir in "$NODES"/*; do
-		redis_stop "$dir"
+		server_stop "$dir"
 	done
 }
 

@@ -48,7 +48,7 @@ thaw() {
 # restart NODE [OPTION VALUE]...: kills a node of this test, and starts it again, on its port
 restart() {
 	local dir=$P_NODES/$1
-	redis_stop "$dir"
+	server_stop "$dir"
 	redis_launch "$dir" "$(<"$dir/port")" "${@:2}" || fail "$(<"$dir/log")"
 	SERVICES+=("$(<"$dir/pid")")
 }
@@ -124,14 +124,14 @@ lost() {
 	local node
 	elder private_redlock 7 --appendonly yes --appendfsync always
 	for node in 1 4 6; do
-		redis_stop "$P_NODES/$node"
+		server_stop "$P_NODES/$node"
 	done
 	run -0 "$DLOCK" run -b "$P_URI" "$LOCK" -- redis-cli -s "$P_NODES/7/sock" exists "$KEY"
 	equal "$output" 1
 	hosts=${P_URI#redlock://}
 	run -0 "$DLOCK" run -b "redlock://${hosts%,*,*,*,*}" "$LOCK" -- redis-cli -s "$P_NODES/3/sock" exists "$KEY"
 	equal "$output" 1
-	redis_stop "$P_NODES/2"
+	server_stop "$P_NODES/2"
 	run --separate-stderr -122 "$DLOCK" run -b "$P_URI" "$LOCK" -- touch ran
 	one_line 'no majority: 3 of 7 nodes .* 4 are needed; redis 127.0.0.1:.*cannot connect'
 	[[ ! -e ran ]]
@@ -243,9 +243,9 @@ foreign_waits() {
 
 @test "two nodes killed, before and while it is held: it is held, excludes, and is released" {
 	own_nodes
-	redis_stop "$P_NODES/2"
+	server_stop "$P_NODES/2"
 	hold -t 6s --
-	redis_stop "$P_NODES/4"
+	server_stop "$P_NODES/4"
 	holds_for 5000 alive "$COMMAND"
 	is_held
 	votes "$TOKEN" 3
@@ -612,8 +612,8 @@ launch_at() {
 @test "two of three names lead to other addresses: the run finds the nodes, and keeps its lock" {
 	with_names
 	hold -t 60s --
-	redis_stop "$P_NODES/1"
-	redis_stop "$P_NODES/2"
+	server_stop "$P_NODES/1"
+	server_stop "$P_NODES/2"
 	launch_at 127.0.0.4 1
 	launch_at 127.0.0.5 2
 	names_lead_to 127.0.0.{4,5,3}
@@ -649,7 +649,7 @@ launch_at() {
 	local waiter=$PID out=$OUT
 	wait_until 5 one_waits
 	for node in 2 3 4; do
-		redis_stop "$P_NODES/$node"
+		server_stop "$P_NODES/$node"
 	done
 	timed "$DLOCK" run -n "$LOCK" -- true
 	equal "$status" 122
@@ -847,12 +847,12 @@ at_least() {
 	for node in 1 2 3 4 5; do
 		matches "$output" "version +127.0.0.1:$(<"$P_NODES/$node/port"): (Redis|Valkey) "
 	done
-	redis_stop "$P_NODES/2"
+	server_stop "$P_NODES/2"
 	run --separate-stderr -1 "$DLOCK" check
 	matches "$output" "warning +node +redis 127.0.0.1:$(<"$P_NODES/2/port"): cannot connect"
 	matches "$output" 'warning +majority +4 of 5 nodes answer'
-	redis_stop "$P_NODES/3"
-	redis_stop "$P_NODES/4"
+	server_stop "$P_NODES/3"
+	server_stop "$P_NODES/4"
 	run --separate-stderr -122 "$DLOCK" check
 	matches "$output" 'error +unusable +no majority: 2 of 5'
 	run --separate-stderr -122 "$DLOCK" status

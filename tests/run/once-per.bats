@@ -91,7 +91,7 @@ over() {
 	succeed -b "$P_URI"
 	another -b "$P_URI"
 	pause 0.5
-	redis_stop "$P_DIR"
+	server_stop "$P_DIR"
 	mark
 	pause 0.3
 	redis_launch "$P_DIR" "$P_PORT" --appendonly yes --appendfsync always
@@ -102,7 +102,7 @@ over() {
 @test "the server forgets the hold before the mark: dlock ends with 123, and another host does the work" {
 	private_redis
 	succeed -b "$P_URI" -t 6s
-	redis_stop "$P_DIR"
+	server_stop "$P_DIR"
 	redis_launch "$P_DIR" "$P_PORT"
 	SERVICES+=("$(<"$P_DIR/pid")")
 	mark
@@ -198,7 +198,7 @@ over() {
 @test "the server is gone for good: dlock reports that the success could not be stored" {
 	private_redis
 	succeed -b "$P_URI" -t 2s
-	redis_stop "$P_DIR"
+	server_stop "$P_DIR"
 	mark
 	join "$FIRST" 10
 	equal "$status" 0

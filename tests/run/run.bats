@@ -994,7 +994,7 @@ private_etc() {
 
 @test "--if-down wait: a run waits for a server that starts later; without one it ends with 122 after -w" {
 	private_redis
-	redis_stop "$P_DIR"
+	server_stop "$P_DIR"
 	start "$DLOCK" run -v --if-down wait -w 60s -b "$P_URI" "$LOCK" -- touch ran
 	local waiter=$PID err=$ERR
 	timed "$DLOCK" run -q --if-down wait -w 2s -E 0 -b "$P_URI" "$LOCK" -- touch never

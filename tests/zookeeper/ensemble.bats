@@ -24,7 +24,7 @@ prepare() {
 	local member
 	export NODE=/dlock/$LOCK
 	for member in 1 2 3; do
-		if alive "$(<"$P_DIR/$member/pid")"; then
+		if server_runs "$P_DIR/$member"; then
 			zk_signal "$P_DIR/$member" CONT
 		else
 			restart_members "$member"

@@ -13,7 +13,7 @@ setup_file() {
 }
 
 teardown_file() {
-	redis_stop "$BATS_FILE_TMPDIR/sentinel"
+	server_stop "$BATS_FILE_TMPDIR/sentinel"
 	redis_file_end
 }
 

@@ -75,23 +75,6 @@ redis_sentinel_start() {
 	wait_until 10 "$REDIS_CLI" -p "$port" ping >/dev/null
 }
 
-# redis_stop DIR: kills the server, whatever state it is in
-redis_stop() {
-	local pid
-	pid=$(<"$1/pid")
-	if alive "$pid"; then
-		kill -KILL "$pid"
-	fi
-	wait_until 5 redis_gone "$pid"
-}
-
-# redis_gone PID: all threads of a server have ended. The first one may be a zombie while another one
-# has not yet had the processor to end, and then the port is still taken.
-redis_gone() {
-	local threads=("/proc/$1/task"/*)
-	ended "$1" && ((${#threads[@]} <= 1))
-}
-
 # redis_for_file [OPTION VALUE]..., redis_file_end: for setup_file and teardown_file. One server for
 # all tests of a file, as REDIS_DIR and REDIS_PORT.
 redis_for_file() {
@@ -103,7 +86,7 @@ redis_for_file() {
 
 redis_file_end() {
 	if [[ -f $REDIS_DIR/pid ]]; then
-		redis_stop "$REDIS_DIR"
+		server_stop "$REDIS_DIR"
 	fi
 }
 

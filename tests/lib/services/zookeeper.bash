@@ -94,7 +94,7 @@ zookeeper_file_end() {
 	if [[ ! -f $ZK_DIR/pid ]]; then
 		return
 	fi
-	if ! alive "$(<"$ZK_DIR/pid")"; then
+	if ! server_runs "$ZK_DIR"; then
 		echo "the server has ended by itself; its log:" >&2
 		cat "$ZK_DIR/log" >&2
 		return 1
